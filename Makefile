@@ -1,4 +1,4 @@
-# `make demo` and `make test` do all on a fresh machine; see README.md for what they need.
+# `make demo` and `make test` work on a fresh machine; README.md lists the requirements.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -38,7 +38,7 @@ screenshots: setup ## pictures of real runs for docs/screenshots, made in Chromi
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.dashboard.screenshots
 
 # The job's environment is built beside all that comes before the job; if that fails, the job's events say so. The page
-# gives way to it: the job waits for its environment, and nobody for the page.
+# build has a lower priority: the job waits for its environment, but nobody for the page.
 demo: $(VENV)/.installed ## start the embedded stack, train on two learners, download and evaluate the model (KEEP=1: leave it running)
 	@$(BIN)/weft env build horovod >/dev/null 2>&1 & building=$$!; trap 'kill $$building 2>/dev/null || true' EXIT; \
 	  nice -n 15 $(MAKE) --no-print-directory dashboard && PATH="$(CURDIR)/$(BIN):$$PATH" examples/demo.sh
@@ -59,7 +59,7 @@ coverage: setup ## the share of the code that tests without a trainer environmen
 	@$(BIN)/coverage combine --quiet && $(BIN)/coverage report
 	@dashboard/npm run --silent coverage
 
-# Not part of `make test`: it wants Docker (or podman behind DOCKER_HOST) with Compose, 15 GB, and on the first run an hour.
+# Not part of `make test`: it needs Docker (or podman behind DOCKER_HOST) with Compose, 15 GB, and on the first run an hour.
 test-containers: setup ## the images and docker-compose.yml on a real container engine (docs/containers.md)
 	@$(BIN)/pytest tests/containers $(ARGS)
 
@@ -68,10 +68,10 @@ check: setup ## ruff, ruff format, mypy --strict, import-linter; tsc, eslint, an
 	@$(BIN)/python dashboard/scripts/openapi.py && dashboard/npm run --silent types >/dev/null && dashboard/npm run --silent check
 	@dashboard/npm run --silent test
 
-sbom: setup ## dist/sbom: what each deployable consists of, as CycloneDX JSON (ARGS="client dashboard")
+sbom: setup ## dist/sbom: the packages of each deployable, as CycloneDX JSON (ARGS="client dashboard")
 	@$(BIN)/python requirements/sbom $(ARGS)
 
-# Exits with 1 for findings, and with 3 where there was nothing to check against (make says: Error 3).
+# Exits with 1 for findings, and with 3 if there is no database to check against (make prints: Error 3).
 audit: setup ## known vulnerabilities in all locks, by a copy of the OSV database (ARGS=--fetch brings it)
 	@$(BIN)/python requirements/audit $(ARGS)
 

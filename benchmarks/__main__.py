@@ -1,4 +1,4 @@
-"""`make bench [ARGS="submit start …"]`: measure, print tables, write JSON. benchmarks/README.md says what there is."""
+"""`make bench [ARGS="submit start …"]`: measure, print tables, write JSON. See benchmarks/README.md."""
 
 from __future__ import annotations
 
@@ -111,9 +111,9 @@ def main(arguments: list[str]) -> int:
         keep(by_name(found))
         PICTURE.write_text(draw(read_baseline()))
     right = check(by_name(found)) if chosen.check else True
-    return 0 if right and (not any(missed) or names == known) else 1  # of all there are, the GPU's may be left out
+    return 0 if right and (not any(missed) or names == known) else 1  # when all are run, the GPU's may be left out
 
 
-# What was started is taken down, also then.
+# The servers are stopped in this case, too.
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""What a tenant feels while others attack: another tenant's `GET /jobs`, quiet and beside each attack, in rounds.
+"""The effect of attacks on another tenant: its `GET /jobs`, quiet and under each attack, in rounds.
 
 A real API process with Postgres, Redis and S3. The attackers are a process of their own, with the lowest priority, as
 they would not share the machine's cores. An attack is compared with the quiet right before and right after it, and the

@@ -34,7 +34,7 @@ CPUS, MEMORY = 1.0, 256 << 20
 SLEEP = "import time; time.sleep(1)"
 SAY = "import time; print(time.time(), flush=True)"
 SETTLE = 15.0
-"""Seconds before each measurement, in which a cluster comes to know that what ran before it has ended: Ray's account of
+"""Seconds before each measurement, in which a cluster notices that earlier programs have ended: Ray's account of
 what is used is several seconds late."""
 _POLL = 0.2
 _PATIENCE = 900.0

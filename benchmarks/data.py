@@ -123,7 +123,7 @@ def _compare(title: str, place: S3Location, prefix: str, work: Path, size: int) 
         done.append(target)
         seconds[name].append(client(target))
         _check(target, size)
-        os.sync()  # or the next one pays for what this one has written
+        os.sync()  # or the next one pays for the writes of this one
 
     for turn in range(ROUNDS):
         cache = work / f"{prefix}-cache-{turn}"
@@ -140,7 +140,7 @@ def _compare(title: str, place: S3Location, prefix: str, work: Path, size: int) 
             os.sync()
         others = {name: seconds[name][-1] for name in ("s5cmd", "boto3") if name not in slow}
         fastest.append(min(others.values()))
-        # Who is far from being the fastest sits out the other rounds, which would take minutes.
+        # A client that is far from the fastest skips the other rounds, which would take minutes.
         slow |= {name for name, time in others.items() if time > 2 * fastest[-1]}
     rows = [
         [

@@ -1,5 +1,5 @@
-"""What others feel of a job that prints as fast as it can: how old another job's lines are when its follower has them,
-and how soon the API answers; alone and beside the flood, in one run, with the whole stack and its agents."""
+"""The effect on others of a job that prints as fast as it can: how old another job's lines are when its follower has
+them, and how soon the API answers; alone and beside the flood, in one run, with the whole stack and its agents."""
 
 from __future__ import annotations
 

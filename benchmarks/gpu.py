@@ -93,7 +93,7 @@ class Bench:
         show(f"{self._title}, batch {BATCH}, as jobs; convolutions of float32 in TF32", columns, rows)
 
     def _compare(self, title: str, ways: list[Way]) -> None:
-        """In turns, so that what drifts falls on all alike; a ratio is of one round."""
+        """In turns, so that a drift affects all alike; a ratio is of one round."""
         found: dict[str, list[float]] = {way.name: [] for way in ways}
         for round_ in range(ROUNDS):
             for way in ways if round_ % 2 == 0 else reversed(ways):
@@ -138,7 +138,7 @@ class Bench:
         return _rate(lines(self._stack.train(self._manifest(command, launcher), PROGRAM).wait(timeout=600)))
 
     def _measured(self, command: str) -> tuple[float, str]:
-        """Images/s, and the most memory that NVML has told of."""
+        """Images/s, and the most memory that NVML has reported."""
         job = self._stack.train(self._manifest(command, "none"), PROGRAM).wait(timeout=600)
         memory = series(self._stack, job, "system").get(("system/gpu0_memory_bytes", 1)) or {}
         return _rate(lines(job)), f"{memory['max'] / (1 << 30):.1f} GiB" if "max" in memory else "–"

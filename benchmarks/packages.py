@@ -1,4 +1,4 @@
-"""What packages that were built before add to a start, and how often a job of many learners builds them."""
+"""The time that packages built before add to a start, and how often a job of many learners builds them."""
 
 from __future__ import annotations
 

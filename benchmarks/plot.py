@@ -17,7 +17,7 @@ _STYLE = (
 
 
 def draw(ratios: Ratios) -> str:
-    """An SVG of all ratios; a bar to the left of the line at 1 is less than what Weft is compared with."""
+    """An SVG of all ratios; a bar to the left of the line at 1 is less than the other side of the comparison."""
     values = [value for found in ratios.values() for value in found.values()]
     low, high = math.log(min([0.5, *values])), math.log(max([2.0, *values]))
 

@@ -67,7 +67,7 @@ def by_name(found: Sequence[Ratio]) -> Ratios:
 
 
 def compare(now: Ratios, baseline: Ratios) -> list[list[str]]:
-    """Rows of benchmark, what, the baseline's ratio, this one, and what is wrong; of the benchmarks that were run."""
+    """Rows of benchmark, measurement, the baseline's ratio, this one and the problem, for the benchmarks that ran."""
     rows = []
     for benchmark, found in now.items():
         known = baseline.get(benchmark, {})

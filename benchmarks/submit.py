@@ -1,6 +1,6 @@
-"""How long POST /api/v1/jobs takes for one client, beside a round trip to the same server that does nothing.
+"""How long POST /api/v1/jobs takes for one client, compared with a round trip to the same server that does nothing.
 
-The jobs name an engine slot that is taken, so they queue: what is measured is the answer, not the training.
+The jobs name an engine slot that is taken, so they queue: only the answer is measured, not the training.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A command in a network of its own, where the machine allows one: ``python -m tests.alone COMMAND…``.
 
-Gloo takes the first connection to a port of its own for its peer's. On a machine where other tests try ports until a
-server answers, that connection can be a stranger's: the peer is then refused, or both wait for ever.
+Gloo takes the first connection to its port for its peer's. On a machine where other tests try ports until a server
+answers, that connection can come from another test: the peer is then refused, or both wait for ever.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from cryptography.fernet import Fernet
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from pydantic import SecretStr
+from tests.environments import FIRST_RUN
 from tests.servers import Servers
 
 from weft_core.settings import S3Settings, Settings
@@ -24,7 +25,7 @@ from weft_core.store.database import Database
 if TYPE_CHECKING:
     from tests.ray.cluster import RayCluster
 
-# Of `make test`'s processes: what shares a cluster or a stack stays together, and the slowest begins first.
+# How `make test` spreads tests: those that share a cluster or a stack stay together, and the slowest begin first.
 _TOGETHER = ("kubernetes", "training", "e2e", "ray", "dashboard", "gpu")
 _TRAINING = ("test_elastic", "test_examples", "test_image_examples", "test_imagenet_resnet50")
 """Files of tests/e2e whose jobs train with a framework: half of the work there, on a stack of their own."""
@@ -32,8 +33,6 @@ _SLOW = ("deploy", "embedded", "engines", "examples", "faults", "trainer", "trai
 """Folders whose tests start stacks, installations or learners. A slow test of another folder has the mark itself."""
 _CONTAINERS = Path(__file__).parent / "containers"
 """Root or a group's right to a container engine, 15 GB, and half an hour."""
-_FIRST_RUN = 1500
-"""Seconds for a test of a cluster: on a machine's first run it may build an environment and fetch a cluster's parts."""
 
 # How long an example takes says how busy the machine is.
 hypothesis_settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -41,7 +40,7 @@ hypothesis_settings.load_profile("busy")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """What wants more of a machine than `make test` does is collected where it is named (`make test-containers`)."""
+    """Tests that need more of a machine than `make test` are collected only when named (`make test-containers`)."""
     if collection_path != _CONTAINERS:
         return None
     named = (Path(config.invocation_params.dir, argument.partition("::")[0]) for argument in config.args)
@@ -58,9 +57,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item, group in groups.items():
         item.add_marker(pytest.mark.xdist_group(group))
         if group in _TOGETHER and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(_FIRST_RUN))
+            item.add_marker(pytest.mark.timeout(FIRST_RUN))
         timeout = item.get_closest_marker("timeout")
-        if group in _TOGETHER or (timeout is not None and timeout.args == (_FIRST_RUN,)):
+        if group in _TOGETHER or (timeout is not None and timeout.args == (FIRST_RUN,)):
             item.add_marker(pytest.mark.heavy)
         if item.path.relative_to(Path(__file__).parent).parts[0] in _SLOW:
             item.add_marker(pytest.mark.slow)
@@ -90,7 +89,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class _AtOnce:
-    """Shows how a test failed when it fails, not at the end of an hour; also that of a test which is run once more
+    """Shows the failure of a test at once, not at the end of an hour; also that of a test which is run once more
     (`make test`), as there is a fault to find even if it passes then."""
 
     def __init__(self, config: pytest.Config) -> None:

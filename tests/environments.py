@@ -16,8 +16,9 @@ from weft_core.catalogue import Catalogue
 from weft_workers.environments import EnvironmentBuilder
 from weft_workers.supervision.installer import Installer
 
-FIRST_RUN = 1500
-"""Seconds that a test may take on a machine's first run, which builds the environment (Horovod is compiled)."""
+FIRST_RUN = 2400
+"""Seconds for a test that may build an environment (Horovod is compiled) or fetch a cluster's parts: what a machine's
+first run does, while it is busy."""
 
 
 @cache

@@ -41,7 +41,8 @@ class _Server(uvicorn.Server):
 
 
 def main() -> int:
-    """Serve until told to stop. Returns the exit status: 0 in order, 2 for what the operator has to mend."""
+    """Serve until a signal ends the process. Returns the exit status: 0, or 2 for a problem that the operator has to
+    fix."""
     few_arenas()
     try:
         settings = load_settings()

@@ -93,7 +93,7 @@ def make_context(settings: Settings) -> Context:
 
 @contextmanager
 def _naming(setting: str) -> Iterator[None]:
-    """Add the name of ``setting`` to errors of libraries, which do not know it."""
+    """Add the name of ``setting`` to the errors of libraries."""
     try:
         yield
     except (ValueError, ArgumentError, ImportError, StoreError) as error:

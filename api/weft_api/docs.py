@@ -67,7 +67,7 @@ _TAGS = (
 def install(app: FastAPI) -> None:
     """Serve ``/docs``, and make ``/openapi.json`` say what the API really answers."""
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
-    # Cached like other static files: what belongs to a release changes with it.
+    # Cached like other static files, which change only with a release.
     app.mount("/docs/static", StaticFiles(directory=swagger_ui_path), name="docs-static")
 
     @app.get("/docs", include_in_schema=False)

@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     folder.mkdir(parents=True)
     names = chosen.engines.split(",")
     with ExitStack() as stack:
-        # Learners see it, and nothing of Weft's is below it.
+        # Learners can read it, and no files of Weft are below it.
         audit = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="weft-chaos-", dir="/tmp")))
         audit.chmod(0o777)
         engines: dict[str, Any] = {}

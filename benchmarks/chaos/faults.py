@@ -36,7 +36,7 @@ class Faults:
     away: float
     counts: Counter[str] = field(default_factory=Counter)
     ended: list[tuple[str, float]] = field(default_factory=list)
-    """What each was, and when (seconds since the epoch) it was undone."""
+    """The name of each fault, and when (seconds since the epoch) it was undone."""
     disturbed: set[str] = field(default_factory=set)
     """Jobs of which a process was killed, so that they may have to run again."""
     problems: list[str] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Faults:
             self.counts[name] += 1
             try:
                 do(chance)
-            except Exception as error:  # said in the report: a fault that can't be done shows nothing
+            except Exception as error:  # named in the report: a fault that can't be done shows nothing
                 self.problems.append(f"{name}: {error!r}")
             self.ended.append((name, time.time()))
         idle.release()

@@ -1,4 +1,4 @@
-"""What is broken: real servers, two APIs behind a gate, three workers with their sweepers, S3 behind a gate."""
+"""The system under test: real servers, two APIs behind a gate, three workers with their sweepers, S3 behind a gate."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Process:
             )
 
     def kill(self) -> None:
-        """kill -9; what it has started ends by itself."""
+        """kill -9; the processes that it has started end by themselves."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

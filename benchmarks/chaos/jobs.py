@@ -32,7 +32,7 @@ _ENDED = {state.value for state in TERMINAL} | {"HALTED"}
 
 @dataclass
 class Verdict:
-    """What was found at the end; each of the lists should be empty."""
+    """The findings at the end; each of the lists should be empty."""
 
     lost: list[str] = field(default_factory=list)
     twice: list[str] = field(default_factory=list)
@@ -87,7 +87,7 @@ class Jobs:
         return [f"{job['id']} {job['state']}: {job['reason']}" for job in found if job["state"] not in _ENDED]
 
     def check(self, disturbed: set[str]) -> Verdict:
-        """Compare what the API shows with what was submitted and what the programs have written down."""
+        """Compare the API's view with the submitted jobs and with the programs' own records."""
         verdict = Verdict()
         shown = {job["id"]: job for job in self._all()}
         verdict.lost += [f"job {n}: submitted as {id_}, not listed" for n, id_ in self.ids.items() if id_ not in shown]
@@ -167,7 +167,7 @@ class Jobs:
         return answer.json()
 
     def _call(self, method: str, path: str, **what: Any) -> httpx.Response:
-        """The first answer that is none of a service in trouble; a client's patience is that of its user."""
+        """The first answer that is no error of a service in trouble; clients wait as long as a user would."""
         headers = {"Authorization": f"Bearer {self._token}", **what.pop("headers", {})}
         while True:
             try:

@@ -1,4 +1,4 @@
-"""What becomes of a log line, and how fast: `make bench-logs`.
+"""The path of a log line and its speed: `make bench-logs`.
 
 Real API processes with Postgres (which waits for the disk, as in use), Redis and S3 of their own; learners are clients
 of the learner's API with an attempt's token, in a process of their own, that send as the agent does. `WEFT_BENCH_…`

@@ -1,4 +1,4 @@
-"""The service that is measured: servers, API processes, and jobs whose learners somebody else plays."""
+"""The measured service: servers, API processes, and jobs with simulated learners."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ class Learners:
         self._say("go")
 
     def result(self) -> list[int]:
-        """How many lines of each have been taken in."""
+        """The number of lines of each that have been taken in."""
         found: list[int] = self._hear()
         self._process.wait()
         return found

@@ -22,13 +22,13 @@ SIZE = int(os.environ.get("WEFT_BENCH_LOG_BYTES", 10 << 30))
 GOAL = 0.1  # seconds
 _LINES = 2000
 _RARE = 50
-"""Learner 2 writes one chunk in so many, and none in the second half: what a filter has to find."""
+"""Learner 2 writes one chunk in so many, and none in the second half; a filter has to find those."""
 _ROUNDS = 15
 _START = 1_700_000_000_000  # ms
 
 
 def measure(service: Service) -> None:
-    # Twice: Postgres writes what is new into its log as well.
+    # Twice: Postgres writes new data into its log as well.
     if not room_for(3 * SIZE, service.servers.folder):
         print(f"no room on the disk for a log of {SIZE / 2**30:.3g} GiB: set WEFT_BENCH_LOG_BYTES")
         return

@@ -1,4 +1,4 @@
-"""Fills a database with waiting and open jobs, by SQL: what is measured comes later."""
+"""Fills a database with waiting and open jobs, by SQL, before the measurement."""
 
 from __future__ import annotations
 

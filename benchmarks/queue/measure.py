@@ -100,7 +100,7 @@ def _passes(servers: Servers, folder: Path, size: int) -> list[str]:
 
 
 def _watch(servers: Servers, folder: Path, opened: int) -> list[str]:
-    """What it costs to look at all open jobs at once, and to step one."""
+    """The cost of observing all open jobs at once, and of stepping one."""
     with _filled(servers, folder, 0, opened, 0) as context:
         statements, postgres = _count(context), _postgres(servers)
         later = text("update jobs set next_step_at = now() + interval '300 s'")
@@ -176,7 +176,7 @@ def _block(context: Context) -> None:
 
 
 def _settle(context: Context) -> None:
-    """Wait until the queue has been planned, every open job has had a step, and what comes of that is written."""
+    """Wait until the queue has been planned, every open job has had a step, and the results are written."""
     planned = "state <> 'QUEUED' or (place is not null and next_step_at is null)"
     stepped = "state = 'QUEUED' or version > 0"
     left = text(f"select count(*) from jobs where not (({planned}) and ({stepped}))")

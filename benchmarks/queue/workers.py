@@ -49,7 +49,7 @@ def stop(processes: list[BaseProcess]) -> None:
 
 
 def used(processes: list[BaseProcess], postgres: int) -> float:
-    """Seconds of processor time that the workers and Postgres have used so far. What ended meanwhile counts as well."""
+    """Seconds of processor time that the workers and Postgres have used so far, including processes that have ended."""
     found = 0.0
     for process in (*(psutil.Process(each.pid) for each in processes), psutil.Process(postgres)):
         for member in (process, *process.children(recursive=True)):

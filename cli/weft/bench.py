@@ -1,4 +1,4 @@
-"""``weft bench``: a synthetic training as one job for each number of learners, and what they have measured.
+"""``weft bench``: a synthetic training as one job for each number of learners, and their measurements.
 
 The program is the repository's example `imagenet-resnet50` with ``--benchmark``; the client brings it along. Its log
 ends with its measurement, so a benchmark can be read again for as long as its jobs are kept.
@@ -35,7 +35,7 @@ FRAMEWORKS = {
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one job has measured.
+    """The measurement of one job.
 
     Attributes:
         images_per_second: of all devices, mean of all measurements.
@@ -67,7 +67,7 @@ class BenchJob:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be measured. ``gpus``, ``cpus`` and ``memory`` are each learner's; None: the example's."""
+    """The plan of a benchmark. ``gpus``, ``cpus`` and ``memory`` are each learner's; None: the example's."""
 
     framework: str = "pytorch"
     launcher: str = "horovod"
@@ -78,7 +78,7 @@ class Plan:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """The program's options: ``{"batch-size": 64, "fp16-allreduce": True}``; None and False are left out."""
     run: str = field(default_factory=lambda: secrets.token_hex(4))
-    """What tells this benchmark's jobs from others'."""
+    """The label that distinguishes this benchmark's jobs."""
 
     def manifest(self, learners: int) -> dict[str, Any]:
         """The example's manifest with this plan's values, without data and with nothing to keep."""
@@ -119,7 +119,7 @@ def submit(client: Client, plan: Plan, learners: int) -> Job:
 def read(job: Job) -> BenchJob:
     """The job, and its measurement if it has come that far."""
     for line in job.logs(learner=1, tail=50):
-        _, found, text = line.text.rpartition(_RESULT)  # before it may stand which of the learner's processes it was
+        _, found, text = line.text.rpartition(_RESULT)  # a label of the learner's process may stand before it
         if found and (measured := _parse(text)):
             return BenchJob(job, measured)
     return BenchJob(job)
@@ -143,7 +143,7 @@ def find(client: Client, run: str | None) -> list[BenchJob]:
 
 
 def efficiency(point: BenchJob, points: Sequence[BenchJob]) -> float | None:
-    """Images/sec of a device, of what a device makes with the fewest learners that were measured: 1 is ideal."""
+    """Images/sec of a device, relative to a device in the measurement with the fewest learners: 1 is ideal."""
     measured = [other for other in points if other.measured]
     if not point.measured or not measured:
         return None

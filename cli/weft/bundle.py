@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ALWAYS_OUT = frozenset(
     {".git", ".hg", ".svn", ".venv", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".ipynb_checkpoints"}
-    | {".DS_Store", "weft-run"}  # what `weft run` has left here
+    | {".DS_Store", "weft-run"}  # the folder of `weft run`
 )
 """Names that never go into a bundle, whatever the ignore files say."""
 IGNORE_FILES = (".gitignore", ".weftignore")
@@ -47,7 +47,7 @@ class Bundle:
     size: int
     files: int | None = None
     left_out: tuple[str, ...] = ()
-    """What lies in the folder and no zip can hold, each in words: ``run/agent.sock (a socket)``."""
+    """The entries of the folder that no zip can hold, each in words: ``run/agent.sock (a socket)``."""
 
     @property
     def warning(self) -> str | None:
@@ -147,8 +147,8 @@ def collect(
 ) -> Iterator[tuple[str, Path]]:
     """The files that go into the bundle, as (name in the zip, real path), sorted by name.
 
-    ``.gitignore`` and ``.weftignore`` count in each folder they stand in, in git's way; where both speak of a file,
-    ``.weftignore`` wins, so it can bring back (``!weights.bin``) what git shall not keep.
+    ``.gitignore`` and ``.weftignore`` count in each folder they stand in, in git's way; if both match a file,
+    ``.weftignore`` wins, so it can include (``!weights.bin``) files that git ignores.
 
     Raises:
         BundleError: as for :func:`pack`.
@@ -235,7 +235,7 @@ def _rules_of(folder: Path, prefix: str) -> Iterator[_Rules]:
 
 
 def _ignored(name: str, rules: list[_Rules]) -> bool:
-    # As in git: the deepest ignore file that has a word on it decides.
+    # As in git: the deepest ignore file that matches it decides.
     for prefix, spec, lines in reversed(rules):
         result = spec.check_file(name.removeprefix(prefix))
         if result.include is None:

@@ -225,7 +225,7 @@ class Client:
             NotWeft: another server answers.
             Unavailable: the server can't be reached.
         """
-        with suppress(ApiError):  # 'not signed in', in Weft's words
+        with suppress(ApiError):  # Weft's own answer for 'not signed in'
             self._transport.json("GET", "/session", signed=False, holds="user")
 
     def me(self) -> Me:

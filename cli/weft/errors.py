@@ -22,7 +22,7 @@ class BundleError(WeftError):
 
 
 class InvalidScript(WeftError):
-    """A batch script of Slurm's can't become a job; the text names each directive."""
+    """A Slurm batch script can't become a job; the text names each directive."""
 
 
 class TransferError(WeftError):

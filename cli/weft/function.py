@@ -139,8 +139,8 @@ def job(
     ... def train(lr=0.1): ...
     >>> job = train.remote(lr=0.3)
 
-    The function stands at the top of a module or script. Every learner of the job calls it, as every learner runs the
-    command of a manifest. Learners import the module, so the module submits jobs only below
+    The function must be at the top level of a module or script. Every learner of the job calls it, as every learner
+    runs the command of a manifest. Learners import the module, so the module submits jobs only below
     ``if __name__ == "__main__":``. Learners need not have the package ``weft``.
 
     Args:
@@ -155,7 +155,7 @@ def job(
             the job's name; default: the function's name.
 
     Raises:
-        WeftError: the function can't be a job: it stands in a class or in another function, or is a coroutine or a
+        WeftError: the function can't be a job: it is in a class or in another function, or is a coroutine or a
             generator.
     """
     sizes = {"learners": learners, "cpus": cpus, "gpus": gpus, "memory": memory}
@@ -199,7 +199,7 @@ def _home_of(function: Callable[..., Any]) -> Home:
     module = sys.modules[function.__module__]
     path = getattr(module, "__file__", None)
     if not path or Path(path).suffix != ".py":
-        raise WeftError(f"{what} does not stand in a file (a notebook?): move it to a module, and import it from there")
+        raise WeftError(f"{what} is not in a file (a notebook?): move it to a module, and import it from there")
     spec, name = module.__spec__, module.__name__
     if getattr(spec, "_initializing", False):  # a learner that imports the module would submit the job again
         raise WeftError(f'{name} calls {what}.remote() on its import; call it below `if __name__ == "__main__":`')

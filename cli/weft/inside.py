@@ -1,4 +1,4 @@
-"""What the commands ``exec``, ``shell``, ``cp`` and ``forward`` do with a tunnel."""
+"""The work of the commands ``exec``, ``shell``, ``cp`` and ``forward``, through a tunnel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from weft.transport.tunnel import PIECE, Frame, Tunnel
 from weft.unpack import unpack
 
 Open = Callable[..., Tunnel]
-"""Opens a tunnel of a kind; its further arguments are what that kind needs."""
+"""Opens a tunnel of a kind; its further arguments are those of that kind."""
 
 
 def run(open_tunnel: Open, command: list[str] | None, *, terminal: bool) -> int:
@@ -136,7 +136,7 @@ def fetch(open_tunnel: Open, path: str, target: Path, warn: Callable[[str], None
 
 
 def _name(path: str) -> str:
-    """What a copy is called in a folder of this machine. A learner may not choose it: that might be `.bashrc`."""
+    """The name of a copy in a folder of this machine. A learner must not choose it: it might choose `.bashrc`."""
     last = path.rstrip("/").rpartition("/")[2].strip("${}")
     return last if last not in ("", ".", "..") else "files"
 

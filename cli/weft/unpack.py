@@ -31,7 +31,7 @@ def unpack(source: IO[bytes], root: Path, warn: Callable[[str], None]) -> int:
     """Unpack a tar whose first entry is a file or a folder, and whose other entries are below it.
 
     Args:
-        root: what becomes of the first entry, whatever its name there.
+        root: the new path of the first entry, whatever its name in the tar.
         warn: called for each entry that is left out.
 
     Returns:

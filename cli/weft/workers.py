@@ -87,13 +87,13 @@ def launch_workers(
         code: Python code to run, instead of a script.
         args: the script's arguments.
         env: environment variables.
-        folder: what is sent along with the script, instead of its own folder; the script lies in it.
+        folder: the folder that is sent instead of the script's own folder; it contains the script.
         framework: which environment they run in: python (numpy alone), pytorch, tensorflow, horovod, ray, ….
         version: of the framework; default: the newest there is.
         launcher: ``none`` runs the script once in each worker; ``torchrun`` and ``horovod`` make them one training.
         engine: where they run; default: the server's.
         name: of their job; default: the script's.
-        idle_minutes: end them when for so long none of them has printed a line or used 5 % of a CPU or GPU; None:
+        idle_minutes: end them when none of them has printed a line or used 5 % of a CPU or GPU for this time; None:
             never.
         client: default: :class:`weft.Client` as the environment and the profile say.
 
@@ -145,7 +145,7 @@ def await_workers(
     """Block until all workers run (or, with ``wait_for_completion``, until all have ended well).
 
     Args:
-        ids: what :func:`launch_workers` returned.
+        ids: the ids that :func:`launch_workers` returned.
         wait_for_completion: wait for the end of their script.
         timeout_seconds: None or 0: no limit.
         client: as for :func:`launch_workers`.
@@ -156,7 +156,7 @@ def await_workers(
     Raises:
         WorkersTimeout: they did not all start in time. None of them runs then: all are given back. (With
             ``wait_for_completion``, workers that do run go on.)
-        WorkersError: they can't start, were stopped, or failed; what is left of them is given back.
+        WorkersError: they can't start, were stopped, or failed; those that are left are given back.
     """
     client = client or _session.client()
     wanted = _ids(ids)
@@ -297,7 +297,7 @@ def _done(job: Job) -> bool:
 
 
 def _failed(job: Job, *, started_is_enough: bool) -> bool:
-    """Whether a gang won't come to what is waited for."""
+    """Whether a gang can't reach the awaited state any more."""
     if job.desired != "RUNNING" and not job.is_terminal:
         return True
     if not job.is_terminal or _done(job):
@@ -336,7 +336,7 @@ def _halt(client: Client, job_id: str) -> None:
 
 
 def _give_back(client: Client, jobs: Sequence[str]) -> None:
-    """Stop gangs, and wait until what they held is free."""
+    """Stop gangs, and wait until their resources are free."""
     for job_id in jobs:
         _halt(client, job_id)
         _session.forget(job_id)
@@ -362,7 +362,7 @@ class _Session:
         self._pid = 0  # of the process that renews
 
     def client(self) -> Client:
-        """The one that is used where none is given."""
+        """The client that is used if none is given."""
         with self._lock:
             if self._client is None:
                 self._client = Client()

@@ -1,4 +1,4 @@
-"""What a job is: manifest, life cycle, store, objects, secrets and the launch spec.
+"""The parts of a job: manifest, life cycle, store, objects, secrets and the launch spec.
 
 Imports nothing else of Weft's; the api and the workers stand on it.
 """

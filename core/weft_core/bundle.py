@@ -74,16 +74,17 @@ def check_bundle(source: Path | IO[bytes], limits: LimitSettings) -> BundleInfo:
 def normalise_bundle(
     source: Path | IO[bytes], target: Path, limits: LimitSettings, *, of_folder: bool = False, command: str = ""
 ) -> None:
-    """Write to ``target`` a bundle with what ``source`` holds, by relative paths. It must still be checked.
+    """Write the content of ``source`` to ``target`` as a bundle with relative paths. The bundle must still be checked.
 
     FfDL's client writes whole paths (``/home/u/model/train.py``, ``../model/train.py``, ``model/train.py``) when it is
-    given a folder with a slash at its end. Their common folder is taken off; any other zip is copied as it is. Where
-    that would hide what ``command`` names, as much of the common folder is taken off as lets the command find it.
+    given a folder with a slash at its end. Their common folder is removed from the paths; any other zip is copied as it
+    is. If that would hide the files that ``command`` names, only as much of the folder is removed as lets the command
+    find them.
 
     Args:
         command: the manifest's command.
-        of_folder: it is known that FfDL's client has made it, of a folder. It writes no entry for that folder itself,
-            which tells it from a folder that is in it, and packs what a link leads to as an entry of the link's kind.
+        of_folder: FfDL's client is known to have made the zip from a folder. It writes no entry for that folder itself,
+            so an entry is always a folder inside it. It packs the target of a link as an entry of the link's kind.
 
     Raises:
         BundleError: something else is wrong with it; ``target`` does not exist then.
@@ -132,7 +133,7 @@ def _size(file: BinaryIO, limits: LimitSettings) -> int:
 
 
 def _read_all(file: BinaryIO, directory: Directory, limits: LimitSettings, *, of_folder: bool = False) -> list[Entry]:
-    """The entries, when neither their number nor what they say of their sizes is over a limit."""
+    """The entries, if neither their number nor their declared sizes exceed a limit."""
     if directory.entries > limits.bundle_files:
         most = f"{limits.bundle_files:,}"
         raise BundleError(f"the zip has {directory.entries:,} files and folders, accepted are {most}", "too_many_files")
@@ -181,7 +182,8 @@ def _check_layout(file: BinaryIO, directory: Directory, entries: list[Entry]) ->
 
 
 def _inflate(file: BinaryIO, entry: Entry, start: int) -> Iterator[bytes]:
-    """An entry's content; exactly what the directory said of it, as that is what the limits were checked with."""
+    """An entry's content. It must be exactly as the directory declared it, because the limits were checked against
+    that."""
     damaged = BundleError(f"{show(entry.name)} is damaged: its compressed data can't be read", "damaged")
     inflater = zlib.decompressobj(-zlib.MAX_WBITS) if entry.method else None
     file.seek(start)
@@ -229,8 +231,8 @@ def _root(entries: list[Entry], of_folder: bool) -> str:
 
 
 def _taken_off(entries: list[Entry], of_folder: bool, outside: bool, named: list[Named]) -> str:
-    """How much of the common folder is taken off: usually all of it, or nothing of a zip that has good paths; another
-    part when more of what the command names is found then."""
+    """How much of the common folder is removed: usually all of it, or nothing if the paths are good already; another
+    part if the command then finds more of the files that it names."""
     if not (of_folder or outside or named):
         return ""
     root = _root(entries, of_folder)

@@ -1,4 +1,5 @@
-"""The files that a manifest's command names. Nothing is run or expanded: what reading can't tell is left out."""
+"""The files that a manifest's command names. Nothing is run or expanded: a file that the text alone does not show is
+left out."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class Capacity:
     queue: str = ""
     """The queue that admits gangs instead of admission: ``Kueue's queue team-a``. Empty: there is none."""
     grows: bool = False
-    """Nodes may join: what does not even fit an empty engine waits for them, rather than fail."""
+    """Nodes may join: a job that does not fit even an empty engine waits for them instead of failing."""
     images: frozenset[str] | None = None
     """References of the catalogue's images that learners can start in at once; None: it can't tell."""
     exposed: str = ""
@@ -135,12 +135,12 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Preparation:
-    """Why a job can't start although there is room: what its learners start in is being made, or can't be."""
+    """Why a job can't start although there is room: the image of its learners is being made, or can't be made."""
 
     progress: str = ""
     """'building environment pytorch:2.13.0: downloading torch (183 MiB)'."""
     failed: str = ""
-    """Why it can't be made; the job fails with it. Another job's wish starts another try."""
+    """Why it can't be made; the job fails with this reason. The next job that needs the image starts another try."""
     kind: str = "image"
     """The kind of the job's events about it."""
     error_code: str = "S101"
@@ -205,11 +205,11 @@ class Prepares(Protocol):
     """An engine whose images have to be made before learners can start in them."""
 
     def prepare(self, jobs: Mapping[str, str]) -> Mapping[str, Preparation]:
-        """Make ready, in the background, what the waiting jobs start in, so that none holds resources meanwhile. What
-        no job waits for any more is not made any longer.
+        """Make the images of the waiting jobs in the background, so that no job holds resources meanwhile. The making
+        of an image that no job waits for any more is stopped.
 
         Args:
-            jobs: image by job id: of all the installation's jobs that wait for this engine.
+            jobs: the image of each job of the installation that waits for this engine, by job id.
 
         Returns:
             The jobs that can't start yet.

@@ -1,8 +1,8 @@
-"""Places at which a process can be made to die, to fail or to be late: round each commit, each write to S3 and each
-call of an engine. Tests arm them by an environment variable; without it they do nothing.
+"""Places at which a process can be made to die, to fail or to be late: before and after each commit, each write to S3
+and each call of an engine. Tests arm them by an environment variable; without it they do nothing.
 
 A failpoint's name is the effect, the function that has asked for it, with its line, and the moment:
-``commit weft_workers.reconcile.perform._launch:198 before``. Nobody writes names down: a new transaction has two
+``commit weft_workers.reconcile.perform._launch:198 before``. Names are not written by hand: a new transaction has two
 failpoints from the start. ``WEFT_FAILPOINTS`` holds rules ``PATTERN=ACTION``, separated by ``;``, and the first whose
 pattern (of :mod:`fnmatch`) fits a name counts. The actions are ``die`` (SIGKILL), ``raise``, ``sleep(SECONDS)`` and
 ``note(FILE)``, which appends the name to a file.
@@ -67,8 +67,8 @@ def _rules() -> tuple[Rule, ...]:
 
 
 def place(effect: str) -> str | None:
-    """The name, without the moment, of the failpoints round an effect that the caller's caller asks for; None: no
-    failpoint of this process is armed."""
+    """The name, without the moment, of the failpoints before and after an effect that the caller's caller asks for;
+    None: no failpoint of this process is armed."""
     if not _rules():
         return None
     frame = sys._getframe(1)

@@ -17,14 +17,14 @@ import threading
 from weft_core.tokens import hash_password, verify_password
 
 _IDLE = 60.0
-"""Seconds without a question after which a process ends; the next question starts another one."""
+"""Seconds without a request after which a process ends; the next request starts another one."""
 _NICE = 5
-"""A third of the processor time that a request gets, where there is not enough for both: no more, as people wait for
-their sign-ins on busy machines, too."""
+"""On a busy machine, a process gets a third of the processor time that a request gets. A larger value would make
+sign-ins too slow there."""
 
 
 class Hasher:
-    """One process, which answers one question at a time. Thread-safe."""
+    """One process, which answers one request at a time. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

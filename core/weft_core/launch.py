@@ -110,7 +110,7 @@ class S3Location(_Wire):
     ca: str | None = None
     """Certificates (PEM) to trust for this store, besides the system's."""
     space: str = ""
-    """What the names of the project's buckets begin with, in a store that projects share."""
+    """The beginning of the names of the project's buckets, in a store that projects share."""
     container: str
     prefix: str = ""  # no slash at its ends
 
@@ -127,7 +127,7 @@ class StoreKeys(_Wire):
     secret_key: str = Field(repr=False)
     session_token: str = Field(repr=False)
     seconds: float
-    """How long the keys are good from now on."""
+    """How long the keys are valid from now on."""
 
 
 class IdentityToken(_Wire):
@@ -135,7 +135,7 @@ class IdentityToken(_Wire):
 
     token: str = Field(repr=False)
     seconds: float
-    """How long the token is good from now on."""
+    """How long the token is valid from now on."""
 
 
 class DataInput(_Wire):
@@ -200,14 +200,14 @@ class LogSpec(_Wire):
 
 
 class LeftoverSpec(_Wire):
-    """What becomes of the files in the job's folder when the program has ended."""
+    """Which files in the job's folder are stored when the program has ended."""
 
     results: list[str] = Field(default_factory=list)
     """Globs of the files that are stored, whatever their size."""
     keep: bool = True
     """Whether leftovers, the other files that are new or have changed, are kept."""
     bytes: int = 0
-    """At most so much of them, all together; 0: they are only listed."""
+    """The limit of their total size; 0: they are only listed."""
 
 
 class ElasticSpec(_Wire):
@@ -302,7 +302,7 @@ class LearnerSpec(_Wire):
     has_checkpoint: bool = False
     """Whether the job began with another job's checkpoint, so that even its first attempt has a checkpoint."""
     leftovers: LeftoverSpec | None = None
-    """None: the agent does not look at them."""
+    """None: the agent ignores leftovers."""
     elastic: ElasticSpec | None = None
     memory: int | None = None  # bytes
     extra: dict[str, float] = Field(default_factory=dict)

@@ -1,5 +1,5 @@
-"""Addresses that learners never reach by a rule that means something else. The standard library only, as relays run
-without site-packages."""
+"""Addresses that a wider rule never opens to learners. Uses only the standard library, because relays run without
+site-packages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NETWORKS = [ip_network(each) for networks in NOWHERE.values() for each in netwo
 
 
 def is_nowhere(address: str) -> bool:
-    """Whether a numeric address is one of :data:`NOWHERE`, or an IPv4 address in the clothes of an IPv6 one."""
+    """Whether a numeric address is one of :data:`NOWHERE`, or an IPv6 address that stands for such an IPv4 address."""
     found = ip_address(address.partition("%")[0])
     if isinstance(found, IPv6Address) and found.ipv4_mapped:
         return True

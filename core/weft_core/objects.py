@@ -41,7 +41,7 @@ _WEEK = 7 * 24 * 3600  # the longest that a signature of version 4 may live
 
 
 class StoreError(Exception):
-    """An S3 store said no, or nothing. ``kind`` says which: only ``unreachable`` may go away by itself."""
+    """An S3 store refused a request or did not answer. ``kind`` says which: only ``unreachable`` may pass by itself."""
 
     def __init__(
         self, message: str, kind: Literal["unreachable", "credentials", "no_container", "not_found", "other"]

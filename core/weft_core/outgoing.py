@@ -21,7 +21,7 @@ Resolve = Callable[[str, int], Sequence[str]]
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _PIECE = 1 << 16
-_AZURE = ip_address("168.63.129.16")  # looks public, and answers each machine of Azure's about that machine
+_AZURE = ip_address("168.63.129.16")  # looks public, but tells each machine of Azure's about itself
 
 
 class NotAllowed(Exception):
@@ -37,7 +37,7 @@ class NotAllowed(Exception):
 
 
 class NoAnswer(Exception):
-    """Nothing sensible came in time. The message is for the service's own log."""
+    """No sensible answer came in time. The message is for the service's own log."""
 
 
 def resolve(host: str, port: int) -> list[str]:
@@ -170,7 +170,7 @@ class Outgoing:
 
 
 class Answer:
-    """The answer of a server that nobody vouches for."""
+    """The answer of an untrusted server."""
 
     def __init__(self, answer: http.client.HTTPResponse, most_bytes: int) -> None:
         self.status = answer.status
@@ -181,7 +181,7 @@ class Answer:
         self._left = most_bytes
 
     def read(self, size: int) -> bytes:
-        """So many bytes. Raises: NoAnswer: there are not so many, or too many in all."""
+        """The next ``size`` bytes. Raises: NoAnswer: there are fewer, or too many in all."""
         self._left -= size
         if self._left < 0:
             raise NoAnswer("the answer is too large")

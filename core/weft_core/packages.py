@@ -33,7 +33,7 @@ class PackageRequest:
     """The packages that a job asks for, in the environment that they are for."""
 
     manifest: Manifest
-    """The job's. Of its engine are the machines that decide on the Python, so an overlay is for one engine."""
+    """The job's engine. Its machines decide on the Python, so an overlay is for one engine."""
     files: CodeFiles
     code_sha256: str | None
     """The code, where the build needs it."""
@@ -62,7 +62,7 @@ def build_manifest(manifest: Manifest, default_index: str | None, known: Sequenc
     Args:
         manifest: of the job that needs them.
         default_index: the installation's index of packages; None: as learners' machines have it.
-        known: hashes of locks that have an overlay. What resolves to one of them is not installed again.
+        known: hashes of locks that have an overlay. A request that resolves to one of them installs nothing.
     """
     framework, stores = manifest.framework, _wheel_stores(manifest)
     request = {

@@ -1,4 +1,4 @@
-"""Processes as the kernel shows them in /proc: who is who, who descends from whom, and how to end them all.
+"""Processes as the kernel shows them in /proc: their identities, their descendants, and how to end them all.
 
 The standard library only: supervisors import it, which run without site-packages. Two programs have their own copy of a
 few lines, as they run where Weft is not: the agent (weft_trainer.machine.prctl, weft_trainer.ray_gang.guard), and the
@@ -71,7 +71,7 @@ def parse_identity(value: object) -> Identity | None:
 
 
 def send(who: Identity, number: signal.Signals) -> bool:
-    """Send a signal to ``who`` and to nobody that has got its pid since; whether it was there."""
+    """Send a signal to ``who``, and never to a later process with its pid; returns whether the process was there."""
     try:
         handle = os.pidfd_open(who.pid)
     except ProcessLookupError:
@@ -101,7 +101,7 @@ def give_rights_up() -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends: none can daemonise itself out of reach."""
+    """Become the parent of every descendant whose own parent ends: no process can escape by daemonising itself."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -148,7 +148,7 @@ def end_descendants(spare: Collection[int] = (), others: Callable[[], Iterable[i
             return ended
         for who in left:
             send(who, signal.SIGKILL)
-        time.sleep(pause)  # what sits in an uninterruptible call takes its time, and still holds its memory and GPU
+        time.sleep(pause)  # a process in an uninterruptible call takes its time, and still holds its memory and GPU
         pause = min(pause * 2, 0.2)
 
 

@@ -259,7 +259,7 @@ class TimingSettings(_Section):
     """Intervals and time limits, in seconds (``absences`` is a number)."""
 
     sweep: float = 3.0
-    """How often each worker looks for due jobs of which no message told it; varies by 30 %."""
+    """How often each worker looks for due jobs of which it got no message; varies by 30 %."""
     lease: float = 30.0
     """How long a worker holds a job for one step. If the worker dies, another worker can take the job after that."""
     heartbeat: float = 3.0
@@ -331,7 +331,7 @@ class KeepSettings(AgeSettings):
 
 
 class RetentionSettings(_Section):
-    """What is kept of jobs that have ended, in projects with no retention of their own (docs/retention.md)."""
+    """Limits for the data of ended jobs, in projects with no retention of their own (docs/retention.md)."""
 
     logs: KeepSettings = Field(default_factory=KeepSettings)
     """The lines of their logs."""

@@ -1,4 +1,4 @@
-"""Wrong settings in words: which key, and what is accepted there; not what stood there, as that may be a secret."""
+"""Wrong settings in words: the key and the accepted values, but not the value found, as that may be a secret."""
 
 from __future__ import annotations
 

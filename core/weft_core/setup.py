@@ -78,7 +78,7 @@ def ensure_datastore(session: Session, settings: Settings, project: Project) -> 
         project: the project `default`.
 
     Raises:
-        SecretsUnreadable: what is stored was encrypted with a key that is no more in the settings.
+        SecretsUnreadable: the stored credentials were encrypted with a key that is no longer in the settings.
         ValueError: there are no keys to encrypt with.
     """
     wanted = settings.datastore
@@ -119,7 +119,7 @@ def share_datastore(session: Session, settings: Settings, project: Project, spac
     the project has no data store of this name.
 
     Args:
-        space: what its buckets' names begin with; default: a prefix that no other project has.
+        space: the beginning of its buckets' names; default: a prefix that no other project has.
     """
     if not settings.datastore.temporary_keys:
         return
@@ -164,7 +164,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m weft_core.setup", description=__doc__)
     parser.add_argument("--token", action="store_true", help="print a fresh token of the administrator's")
     options = parser.parse_args(arguments)
-    # Only here, as boto3 takes 0.3 s to load, and what imports this module has no use for it.
+    # Only here, as boto3 takes 0.3 s to load, and other users of this module do not need it.
     from weft_core.objects import Objects, StoreError
 
     try:

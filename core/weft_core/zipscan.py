@@ -1,6 +1,6 @@
 """Reads a zip's directory without trusting it, in memory bounded by the number of entries.
 
-``zipfile`` believes what a central directory says and holds all of it; a bundle comes from outside, so here every entry
+``zipfile`` trusts the central directory and holds all of it; a bundle comes from outside, so here every entry
 is compared with its local header, and none may share bytes with another.
 """
 
@@ -117,8 +117,8 @@ def read_entries(file: BinaryIO, directory: Directory, *, of_folder: bool = Fals
     The caller must not move ``file`` between two of them.
 
     Args:
-        of_folder: FfDL's client has made it, of a folder: a link holds the content of the file that it leads to. One to
-            a folder is empty, and the zip ends there.
+        of_folder: FfDL's client has made it, of a folder: a link holds the content of the file that it leads to. A link
+            to a folder is empty, and the zip ends there.
     """
     file.seek(directory.offset)
     left = directory.size
@@ -160,7 +160,7 @@ def decode_name(raw: bytes) -> str:
 def _zip64_sizes(
     name: str, extra: bytes, size: int, compressed: int, offset: int, disk: int
 ) -> tuple[int, int, int, int]:
-    """Sizes that did not fit into 32 bits stand in an extra field, only those that say so, in this order."""
+    """The sizes that do not fit into 32 bits are in an extra field: only those, and in this order."""
     values = [size, compressed, offset]
     wanting = [index for index, value in enumerate(values) if value == 0xFFFFFFFF]
     fields = _extra_fields(name, extra)
@@ -235,7 +235,7 @@ def data_start(file: BinaryIO, entry: Entry, directory: Directory) -> int:
 
 
 def check_name(name: str) -> str:
-    """A path inside the zip, without what means nothing ('./', '//'); it must stay inside wherever it is unpacked."""
+    """A path inside the zip, without meaningless parts ('./', '//'); it must stay inside wherever it is unpacked."""
     shown = show(name)
     if _CONTROL.search(name):
         raise BundleError(f"{shown}: a control character in a name", "name")

@@ -2,7 +2,7 @@
 # The API. The context is the repository:  docker build -f deploy/docker/api.Dockerfile -t weft/api .
 # The same image runs the migrations (python -m weft_core.store.migrate) and the set-up (python -m weft_core.setup).
 #
-# Dependencies come before sources, in layers of their own: a change of Weft's sources makes Weft's layer anew, no other.
+# Dependencies come before sources, in layers of their own: a change of Weft's sources rebuilds only Weft's layer.
 ARG BASE=python:3.11-slim
 
 # The web page, made by Node from PyPI: the base image has none, and the finished one needs none.

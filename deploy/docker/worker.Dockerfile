@@ -4,7 +4,7 @@
 # With an engine of type `local`, learners run inside this container: hence the compiler (Horovod is built on first use)
 # and the whole Python. For other engines give a slim base:  --build-arg BASE=python:3.11-slim --build-arg TOOLS=
 #
-# Dependencies come before sources, in layers of their own: a change of Weft's sources makes Weft's layer anew, no other.
+# Dependencies come before sources, in layers of their own: a change of Weft's sources rebuilds only Weft's layer.
 ARG BASE=python:3.11
 ARG SLIM=python:3.11-slim
 

@@ -50,7 +50,7 @@ editors that use the YAML language server, the schema takes effect with this fir
 _NOTES = {
     "engine": "See [Engines](../engines.md), [the local engine](../local-engine.md), [Kubernetes](../kubernetes.md) "
     "and [Ray](../ray.md).",
-    "elastic": "`learners` must be between `min` and `max`. What the program has to do: [Elastic jobs](../elastic.md).",
+    "elastic": "`learners` must be between `min` and `max`. For the program's part, see [Elastic jobs](../elastic.md).",
     "profile": "The administrator defines profiles in the [settings](settings.md#profilesname).",
     "framework": "The images and their launchers: [Images](../images.md).",
     "framework.name": f"FfDL's {', '.join(code(name) for name in FFDL_FRAMEWORKS)} are recognized, and refused with a "
@@ -69,7 +69,7 @@ _NOTES = {
     "data_stores[].training_results.container": "Required, unless `model` is there and the entry names no data store.",
     "data_stores[].pretrained_model": "It has either a `container` or a `model`.",
     "data_stores[].model": "The part after the `@` is a number, a stage, or `latest`: [Models](../models.md).",
-    "checkpoint": "What a program must do so that its checkpoints are complete: [Checkpoints](../checkpoints.md).",
+    "checkpoint": "How a program writes complete checkpoints: [Checkpoints](../checkpoints.md).",
     "stall": "See [Jobs that make no progress](../stalls.md).",
     "retries": "See [Attempts](../lifecycle.md#attempts).",
     "env": "All values together have at most 131,072 characters. A name cannot be in `env` and in `secrets`.",

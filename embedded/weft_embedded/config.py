@@ -1,4 +1,4 @@
-"""Settings of an embedded installation: ``weft.toml`` in the home, and what of it is run here rather than given."""
+"""Settings of an embedded installation: ``weft.toml`` in the home, and the servers that it leaves to ``weft up``."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ secret_key = "{secret_key}"
 # bucket = "weft"
 
 [api]
-# host = "127.0.0.1"      # where API and S3 listen; another address of this machine opens both to whoever reaches it,
-#                         # without TLS; `weft up --host ADDRESS`
-# port = 8080             # default: the port of the first start, in the file `port` beside; `weft up --port N`
-# public_url = "http://weft.example.org:8080"
+# host = "127.0.0.1"      # where API and S3 listen; another address of this machine opens both to everyone who reaches
+#                         it, # without TLS; `weft up --host ADDRESS` port = 8080             # default: the port of the
+#                         first start, in the file `port` beside; `weft up --port N` public_url =
+#                         "http://weft.example.org:8080"
 
-# [engines.local]         # what this machine gives to learners; default: all that it has
+# [engines.local]         # the resources of this machine for learners; default: all
 # type = "local"
 # cpus = 4
 # gpus = 0

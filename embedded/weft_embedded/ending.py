@@ -16,10 +16,10 @@ _PATIENCE = 15.0
 
 
 def end_running(home: Home, grace: float | None) -> bool:
-    """Ask the supervisor to end everything, wait, and say what it ends. Whether it came to its end in order.
+    """Ask the supervisor to end everything, wait, and print what it ends. Returns whether it ended in order.
 
     Raises:
-        HomeError: something holds the home and does not say who it is.
+        HomeError: a process holds the home and does not identify itself.
     """
     if grace is not None:
         home.leave_grace(grace)
@@ -43,7 +43,7 @@ def end_running(home: Home, grace: float | None) -> bool:
 
 
 def _ask(home: Home) -> ProcessId | None:
-    """Tell the supervisor to end; one that has only just taken the home says in a moment who it is."""
+    """Ask the supervisor to end. A supervisor that has only just taken the home identifies itself in a moment."""
     deadline = time.monotonic() + _PATIENCE
     while home.locked():
         supervisor = home.load_state().supervisor
@@ -51,7 +51,9 @@ def _ask(home: Home) -> ProcessId | None:
             supervisor.signal(signal.SIGTERM)
             return supervisor
         if time.monotonic() > deadline:
-            raise HomeError(f"a process holds {home.path} and does not say who it is: `fuser {home.run}/lock` tells")
+            raise HomeError(
+                f"a process holds {home.path} and does not identify itself: `fuser {home.run}/lock` shows which it is"
+            )
         time.sleep(0.1)
     return None
 

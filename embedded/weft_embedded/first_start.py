@@ -17,7 +17,7 @@ def ensure_accounts(database: Database, settings: Settings, known_token: str | N
     """Administrator, project, membership and the data store `default`; returns a token that works.
 
     Args:
-        known_token: what the home's profile holds; kept while it is good.
+        known_token: the token in the home's profile; kept as long as it is valid.
     """
     with database.transaction() as session:
         user, project = ensure_admin(session)

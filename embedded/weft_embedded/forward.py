@@ -1,7 +1,7 @@
 """``python -m weft_embedded.forward HOST PORT TO_PORT``: passes TCP connections on to a port of 127.0.0.1.
 
 SeaweedFS opens its gRPC port, which requires no credentials, wherever its S3 port listens. So it listens on 127.0.0.1
-alone, and this passes on what comes for S3 from other machines: bytes as they are, so signatures stay good.
+alone, and this program passes on the bytes that other machines send to S3, unchanged, so that signatures stay valid.
 """
 
 from __future__ import annotations

@@ -3,15 +3,15 @@
 Run as a script by a bare interpreter (``python -I -S``, ~15 ms), because what it does must happen between fork and
 exec, and Python's ``preexec_fn`` is unsafe beside threads. It imports the standard library only.
 
-When the parent dies, by whatever means, the kernel sends SIGNAL to this process (``PR_SET_PDEATHSIG``). WAY says as
-whom the program runs:
+When the parent dies, by whatever means, the kernel sends SIGNAL to this process (``PR_SET_PDEATHSIG``). WAY says which
+user the program runs as:
 
-- ``same``: as whoever started it.
-- ``namespace``: as the same user, who is called `nobody` inside a user namespace. Files and signals are as before; only
+- ``same``: the user who started it.
+- ``namespace``: the same user, who is called `nobody` inside a user namespace. Files and signals are as before; only
   the program believes that it is not root. Containers often forbid it.
-- ``nobody``: as `nobody`, but with root's right to pass folders and files that others may not.
+- ``nobody``: `nobody`, but with root's right to pass folders and files that others may not.
 
-``guard.py --check WAY MODE:PATH…`` tells whether that works here and whether the program could use those paths (MODE:
+``guard.py --check WAY MODE:PATH…`` checks whether that works here and whether the program could use those paths (MODE:
 some of ``rwx``). Exit code 1 and a reason on stderr: it could not.
 """
 
@@ -66,8 +66,8 @@ def enter_namespace() -> None:
 def become_nobody() -> None:
     """Become `nobody`; as far as root has it here, keep CAP_DAC_OVERRIDE across the exec that follows."""
     user = pwd.getpwnam(UNPRIVILEGED)
-    # access(2) ignores what another user than root is capable of, unless told otherwise, and by it PostgreSQL looks
-    # whether it may run its own programs.
+    # By default, access(2) ignores the capabilities of users other than root. PostgreSQL uses it to check whether it
+    # may run its own programs.
     with contextlib.suppress(OSError):
         _prctl(_PR_SET_SECUREBITS, _SECBIT_NO_SETUID_FIXUP)
     _prctl(_PR_SET_KEEPCAPS, 1)
@@ -78,7 +78,7 @@ def become_nobody() -> None:
     mask = 1 << _CAP_DAC_OVERRIDE
     if _libc.capset(header, struct.pack("6I", mask, mask, mask, 0, 0, 0)) == 0:
         _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, _CAP_DAC_OVERRIDE)
-    else:  # root of a container without this right: what is open to all may be enough
+    else:  # root of a container without this right: files that are open to all may be enough
         _done(_libc.capset(header, bytes(24)), "capset")
 
 

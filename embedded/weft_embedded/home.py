@@ -3,12 +3,10 @@
 version         number of this layout
 weft.toml       settings of the services, with the generated keys (private)
 client.toml     a CLI profile for this installation (private)
-host            where API and S3 listen, once `weft up --host` has said it
-port            the API's port, kept because learners that outlive the service come back to it
-postgres/ s3/   the servers' data
-run/            lock, pid files, state; gone without harm when nothing runs
-logs/           output of each part
-…               the local engine's own folders (runs, caches)
+host            where API and S3 listen, once `weft up --host` has set it port            the API's port, kept because
+learners that outlive the service come back to it postgres/ s3/   the servers' data run/            lock, pid files,
+state; gone without harm when nothing runs logs/           output of each part …               the local engine's own
+folders (runs, caches)
 """
 
 from __future__ import annotations
@@ -59,11 +57,11 @@ class State:
 
     supervisor: ProcessId | None = None
     url: str = ""
-    open: str = ""  # what other machines reach, for people
+    open: str = ""  # the parts that other machines reach, for people
     exposed: str = ""  # engines that do not keep jobs apart, for people
     ready: bool = False
     error: str = ""
-    doing: str = ""  # what takes a while just now, for people
+    doing: str = ""  # the work that takes a while just now, for people
     parts: list[PartState] = field(default_factory=list)
 
 
@@ -162,7 +160,7 @@ class Home:
     def _socket_folder(self) -> Path:
         """``run``, or a short folder of its own elsewhere, as the path of a socket is limited to 107 bytes.
 
-        PostgreSQL's clients take a comma in it for the end of a host's name.
+        For PostgreSQL's clients, a comma in it ends the name of a host.
         """
         run = os.fsencode(self.run)
         if len(run) + len(_LONGEST_SOCKET) <= _SOCKET_PATH_LIMIT and b"," not in run:

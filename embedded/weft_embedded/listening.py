@@ -55,15 +55,15 @@ def resolve(host: str, public_url: str | None) -> Listening:
     address = _address(host)
     if address is None and not re.fullmatch(r"(?!-)[A-Za-z0-9.-]{1,253}", host):
         raise HomeError(
-            f"can't listen at {host!r}: an address or a name of this machine is wanted, without port or scheme, "
+            f"can't listen at {host!r}: expected an address or a name of this machine, without port or scheme, "
             f"such as {_examples()}"
         )
     if address is not None and address.is_unspecified:
         named = urlsplit(public_url).hostname if public_url else None
         if named is None:
             raise HomeError(
-                f"{host} listens everywhere and says nobody where to find it: give the address that learners and users "
-                f"use ({_examples()}), or set [api] public_url beside it"
+                f"{host} listens everywhere, which does not say where to find it: give the address that learners and "
+                f"users use ({_examples()}), or set [api] public_url beside it"
             )
         return Listening(host, in_url(named))
     _check_ours(host, address)

@@ -1,4 +1,4 @@
-"""A part of the stack: one process that is started, watched and ended, with all that it leaves behind."""
+"""A part of the stack: one process that is started, watched and ended, together with all processes that it leaves."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STARTS = 3
 
 
 class PartError(Exception):
-    """A part that can't start, with what its log says; for the user as it is."""
+    """A part can't start. The message contains the end of its log, and is for the user as it is."""
 
 
 class Part(ABC):
@@ -45,7 +45,7 @@ class Part(ABC):
     refusal: int | None = None
     """Its exit code when another start would not change anything."""
     way: str = "same"
-    """As whom it runs; see :mod:`weft_embedded.guard`."""
+    """The way in which it runs as its user; see :mod:`weft_embedded.guard`."""
 
     def __init__(self, run: Path, log: Path) -> None:
         self.run = run
@@ -72,7 +72,7 @@ class Part(ABC):
         return self.run
 
     def prepare(self) -> None:  # noqa: B027 - a hook
-        """Prepare what the process needs. Nothing of an earlier process is left at this time."""
+        """Prepare the start of the process. Nothing of an earlier process is left at this time."""
 
     # --- its life ---
 

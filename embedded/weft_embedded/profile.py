@@ -22,7 +22,7 @@ def own_token(home: Home) -> str | None:
 
 
 def write_own(home: Home, url: str, token: str) -> None:
-    """``client.toml`` in the home: what ``WEFT_PROFILE_FILE`` may name, whatever the user's own file says. A broken
+    """``client.toml`` in the home: the file for ``WEFT_PROFILE_FILE``, independent of the user's own file. A broken
     file is replaced, as it is Weft's own."""
     try:
         write_profile(home.client_profile, "default", url, token)

@@ -1,6 +1,6 @@
-"""Tells a process that is slow from one that is stuck, by what it does.
+"""Distinguishes a slow process from a stuck process, by its work.
 
-No clock alone can: on a loaded machine everything takes long.
+A clock alone can't do this: on a loaded machine everything takes long.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class _Work:
 class Patience:
     """Watches a process for which somebody waits.
 
-    It gets on while it, or a descendant of it, wants the CPU for a fiftieth of the time at least, or reads or writes
-    the disk, or writes log lines. A process that is stopped, or that waits for something that never comes, does none
-    of these.
+    It makes progress while it, or a descendant of it, uses the CPU or waits for it for a fiftieth of the time at least,
+    or reads or writes the disk, or writes log lines. A process that is stopped, or that waits for something that never
+    comes, does none of these.
 
     Args:
         pid: the process.
-        log: where its output goes, if that is of interest.
+        log: the file with its output, if its growth counts.
         limit: seconds without any progress after which it counts as stuck.
     """
 

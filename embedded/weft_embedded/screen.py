@@ -47,12 +47,12 @@ class Screen:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._live:
-            with contextlib.suppress(OSError):  # a terminal that is gone is no reason to leave the rest undone
+            with contextlib.suppress(OSError):  # a lost terminal must not stop the rest of the work
                 self._live.stop()
 
     @property
     def is_terminal(self) -> bool:
-        """Whether what is printed is seen, and not kept as a log."""
+        """Whether people see the output, so that it is not kept as a log."""
         return self._live is not None
 
     def line(self, text: str, *, bad: bool = False) -> None:

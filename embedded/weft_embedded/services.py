@@ -60,7 +60,7 @@ class WorkerService(Service):
     """The Celery worker with its sweeper. It listens nowhere: it is up when it has observed an engine.
 
     Args:
-        database_url: where the workers write down what they see, as libpq takes it.
+        database_url: the database in which the workers record their observations, as libpq takes it.
     """
 
     name = "worker"

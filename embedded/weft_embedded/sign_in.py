@@ -15,7 +15,7 @@ def invitation(stack: Stack, *, logged: bool = False) -> str:
     """One line for people: a fresh link, or the command that prints one.
 
     Args:
-        logged: what is printed stays, so that no link belongs there.
+        logged: the output is kept, so it must not contain a link.
     """
     command = f"`WEFT_PROFILE_FILE={quote(str(stack.home.client_profile))} weft login --browser`"
     if logged:

@@ -1,4 +1,4 @@
-"""Keeps the parts of a stack running: starts them in order, starts again what dies, ends them in order.
+"""Keeps the parts of a stack running: starts them in order, restarts those that die, ends them in order.
 
 One thread, as a child dies with the thread that started it.
 """
@@ -22,7 +22,7 @@ from weft_embedded.stack import END_ORDER, Stack, exposed_engines
 from weft_embedded.waiting import Question, Words
 
 _TICK = 0.1  # seconds between two checks of everything
-_HEALTH = 5.0  # seconds between two checks of the health of what runs
+_HEALTH = 5.0  # seconds between two checks of the health of running parts
 _BACKOFF_FIRST, _BACKOFF_LAST = 0.5, 30.0
 _STEADY = 30.0  # a part that ran so long starts with the first backoff again
 _TRIES = 4  # starts of a part that never answered before `weft up` gives up
@@ -59,7 +59,7 @@ class Supervisor:
     """Runs one stack until a signal ends it.
 
     Args:
-        stack: what to run.
+        stack: the parts to run.
         screen: where people see it.
     """
 
@@ -187,7 +187,7 @@ class Supervisor:
             self._ask(watched)
 
     def _ask(self, watched: _Watched) -> None:
-        """Ask it again and again whether it answers, and go by its last answer."""
+        """Check again and again whether it answers, and act on the last result."""
         part, known, question = watched.part, watched.known, watched.question
         starting = known.state == "starting"
         if question is not None and question.done and question.trouble is None and starting:
@@ -205,12 +205,12 @@ class Supervisor:
                     watched.failures = 0
 
     def _wait_for(self, watched: _Watched) -> None:
-        """A part that gets on is waited for, however long it takes; a part that is stuck is started again."""
+        """Wait for a part that makes progress, however long it takes; start a stuck part again."""
         part, patience, question = watched.part, watched.patience, watched.question
         if patience is None or question is None:
             return
         idle, waited = patience.idle, patience.waited
-        # Before a part is ended its answer is waited for, too: what answers is never ended.
+        # Before a part is ended, wait for its answer, too: a part that answers is never ended.
         if idle > patience.limit and (question.done or question.age > patience.limit):
             self._fell(watched, how=f"has done nothing for {idle:.0f} s and does not answer: {question.trouble}")
             return

@@ -26,7 +26,7 @@ class Question:
     def _put(self, ask: Callable[[], str | None]) -> None:
         try:
             self.trouble = ask()
-        except Exception as error:  # whatever it is, it is no answer
+        except Exception as error:  # any exception means that there is no answer
             self.trouble = f"{type(error).__name__}: {error}"
         self.done = True
 
@@ -38,7 +38,7 @@ class Words:
         self._next = _FIRST_WORD
 
     def due(self, waited: float) -> bool:
-        """Whether it is time for a word after so many seconds; yes once for each time."""
+        """Whether a message is due after so many seconds; true once for each time."""
         if waited < self._next:
             return False
         while self._next <= waited:

@@ -1,4 +1,4 @@
-"""What train.py and pretrain.py share: the network, and the devices that it is trained on."""
+"""For train.py and pretrain.py: the network, and the devices that it is trained on."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def copy_weights(stored: Path, features: keras.Model) -> None:
 
 
 def compile_for(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> None:
-    """The measures heed the weights of the held-out images, which Keras's own mean of the loss does only in part."""
+    """The measures use the weights of the held-out images, which Keras's own mean of the loss does only in part."""
     model.compile(
         optimizer,
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -66,7 +66,7 @@ def devices(cpu_devices: int) -> list[str]:
 
 
 def set_precision(wanted: str) -> str:
-    """What Keras computes in from now on: ``auto`` is mixed_float16 on GPUs, float32 otherwise."""
+    """The precision of Keras's computations from now on: ``auto`` is mixed_float16 on GPUs, float32 otherwise."""
     if wanted == "auto":
         wanted = "mixed_float16" if tf.config.list_physical_devices("GPU") else "float32"
     keras.mixed_precision.set_global_policy(wanted)

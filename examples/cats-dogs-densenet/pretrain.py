@@ -1,6 +1,6 @@
 """Train a DenseNet-121 from nothing on some data set of images, and store its backbone for train.py.
 
-For where ImageNet's weights can't be had; see README.md. Weft gives DATA_DIR and RESULT_DIR.
+For machines that can't get ImageNet's weights; see README.md. Weft gives DATA_DIR and RESULT_DIR.
 """
 
 import argparse

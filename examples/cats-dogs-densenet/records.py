@@ -1,4 +1,4 @@
-"""What all programs here share of the data: how TFRecords made by `weft data prepare` are read."""
+"""Reading TFRecords made by `weft data prepare`, for all programs here."""
 
 import json
 from pathlib import Path

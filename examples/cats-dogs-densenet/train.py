@@ -99,7 +99,7 @@ def unfreeze(features: keras.Model, blocks: int) -> None:
 
 
 class EarlyStopping(keras.callbacks.EarlyStopping):
-    """Keras's, but it goes on from what an interrupted attempt has stored."""
+    """Keras's, but it continues from the state that an interrupted attempt has stored."""
 
     STORED = ("best", "wait", "best_epoch")
 
@@ -114,7 +114,7 @@ class EarlyStopping(keras.callbacks.EarlyStopping):
 
 
 class Checkpoint(keras.callbacks.Callback):
-    """After each epoch, in one file: weights, the optimizer, where the training is, and what early stopping knows."""
+    """After each epoch, in one file: weights, the optimizer, the progress, and the state of early stopping."""
 
     def __init__(self, phase: int, stopping: EarlyStopping | None) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ class Checkpoint(keras.callbacks.Callback):
 
 
 def load_progress() -> tuple[int, int, dict]:
-    """Phase, epochs and what early stopping knew when the checkpoint was written; zeros when there is none."""
+    """Phase, epochs and the state of early stopping when the checkpoint was written; zeros if there is none."""
     if not CHECKPOINT.exists():
         return 0, 0, {}
     with h5py.File(CHECKPOINT) as file:
@@ -147,7 +147,7 @@ def load_progress() -> tuple[int, int, dict]:
 
 
 def train(model: keras.Model, features: keras.Model, strategy, training, held_out, args: argparse.Namespace) -> None:
-    """Both phases, or what an interrupted attempt has left of them."""
+    """Both phases, or the rest of them after an interrupted attempt."""
     reached, done, stored = load_progress()
     for number, phase in enumerate(phases(args)):
         if number < reached:

@@ -1,4 +1,4 @@
-"""What train.py and evaluate.py share: the network, and how CIFAR-10's files are read."""
+"""For train.py and evaluate.py: the network, and reading CIFAR-10's files."""
 
 from pathlib import Path
 

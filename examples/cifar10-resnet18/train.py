@@ -69,7 +69,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
 
 
 def say(line: str) -> None:
-    """Only the first process speaks for all: what it prints are sums and averages over all of them."""
+    """Only the first process prints, for all of them: sums and averages over all processes."""
     if hvd.rank() == 0:
         print(line, flush=True)
 
@@ -167,8 +167,8 @@ def find_checkpoint(args: argparse.Namespace) -> Path | None:
 
 
 def resume(model, optimizer, args: argparse.Namespace, device: torch.device) -> int:
-    """Put what there is to go on from into model and optimizer of the first process; how many epochs that has behind
-    it, known to all."""
+    """Load the checkpoint to continue from into model and optimizer of the first process; returns its number of epochs,
+    in all processes."""
     state = path = find_checkpoint(args) if hvd.rank() == 0 else None
     if path is not None:
         state = torch.load(path, weights_only=True, map_location=device)
@@ -211,7 +211,7 @@ def train(args: argparse.Namespace) -> None:
         backward_passes_per_step=args.batches_per_allreduce,
     )
     start = resume(model, optimizer, args, device)
-    # All begin with what the first process has: fresh weights or the checkpoint. The weights come last, since where the
+    # All begin with the state of the first process: fresh weights or the checkpoint. The weights come last: where the
     # optimizer has no state yet, it gets one by a step that lets them decay.
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)

@@ -48,7 +48,7 @@ SYNSETS = {
 }
 PARENTS = {"n00001740": "entity", "n00015388": "animal, animate being, beast, brute, creature, fauna"}
 DEVKIT = "ILSVRC2012_devkit_t12"
-# What is odd about which training image of which synset (both by number from 0).
+# Odd training images: (synset, image), both by number from 0.
 CORRUPT, CMYK, PNG, GREY = (0, 1), (1, 0), (2, 0), (0, 0)
 
 

@@ -1,4 +1,4 @@
-"""What both programs do on the driver's learner, wherever their workers run: keep checkpoints, and store the model."""
+"""The part of both programs that runs on the driver's learner, wherever their workers run: checkpoints, the model."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the two train programs and evaluate.py share: the network, the names, and how the pictures are read."""
+"""For the two train programs and evaluate.py: the network, the names, and reading the pictures."""
 
 import gzip
 from pathlib import Path

@@ -7,7 +7,7 @@ from pathlib import Path
 
 # The model lies in a folder: transformers need not ask the Hub. The manifest's `env` can set other values.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-if "JOB_STATE_DIR" in os.environ:  # whatever transformers keeps goes with the learner
+if "JOB_STATE_DIR" in os.environ:  # all that transformers keeps is removed with the learner
     os.environ.setdefault("HF_HOME", f"{os.environ['JOB_STATE_DIR']}/huggingface")
 
 import torch

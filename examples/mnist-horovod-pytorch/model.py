@@ -1,4 +1,4 @@
-"""What train.py and evaluate.py share: the network, and how the digits are read."""
+"""For train.py and evaluate.py: the network, and reading the digits."""
 
 import gzip
 from pathlib import Path

@@ -28,7 +28,7 @@ CHECKPOINT = Path(os.environ["CHECKPOINT_DIR"]) / "checkpoint.pt"
 
 
 def say(line: str) -> None:
-    """Only the first process speaks for all: what it prints are sums and averages over all of them."""
+    """Only the first process prints, for all of them: sums and averages over all processes."""
     if hvd.rank() == 0:
         print(line, flush=True)
 
@@ -114,7 +114,7 @@ def main() -> None:
         optimizer.load_state_dict(state["optimizer"])
         start = state["epochs"]
         say(f"resuming after epoch {start} from {CHECKPOINT.name}")
-    # All begin with what the first process has: fresh weights or the checkpoint.
+    # All begin with the state of the first process: fresh weights or the checkpoint.
     start = hvd.broadcast_object(start, root_rank=0)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)

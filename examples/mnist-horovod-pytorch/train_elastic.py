@@ -20,7 +20,7 @@ CHECKPOINT = Path(os.environ["CHECKPOINT_DIR"]) / "checkpoint.pt"
 
 
 def say(line: str) -> None:
-    """Only the first process speaks for all: what it prints are sums and averages over all of them."""
+    """Only the first process prints, for all of them: sums and averages over all processes."""
     if hvd.rank() == 0:
         print(line, flush=True)
 

@@ -1,4 +1,4 @@
-"""What train.py and evaluate.py share: the network, how the digits are read, and how progress is printed."""
+"""For train.py and evaluate.py: the network, reading the digits, and printing progress."""
 
 import gzip
 from pathlib import Path

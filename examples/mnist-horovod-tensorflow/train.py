@@ -26,7 +26,7 @@ CHECKPOINT = Path(os.environ["CHECKPOINT_DIR"]) / "checkpoint.weights.h5"
 
 
 def say(line: str) -> None:
-    """Only the first process speaks for all: what it prints are averages over all of them."""
+    """Only the first process prints, for all of them: averages over all processes."""
     if hvd.rank() == 0:
         print(line, flush=True)
 
@@ -100,7 +100,7 @@ def main() -> None:
     ):  # an earlier attempt of this job was interrupted: go on after its last epoch
         model.load_weights(CHECKPOINT)
         say(f"resuming after epoch {int(model.optimizer.iterations) // steps} from {CHECKPOINT.name}")
-    # All begin with what the first process has: fresh weights or the checkpoint.
+    # All begin with the state of the first process: fresh weights or the checkpoint.
     state = [*model.variables, *model.optimizer.variables]
     hvd.broadcast_variables([variable.value for variable in state], root_rank=0)
     start = int(model.optimizer.iterations) // steps
@@ -117,7 +117,7 @@ def main() -> None:
     accuracy, held_out = test(model)
     say(f"test accuracy {accuracy:.4f} on {held_out} held-out digits")
     if hvd.rank() == 0:
-        trained = network()  # without the optimizer, so that whoever loads it needs no Horovod
+        trained = network()  # without the optimizer, so that loading it needs no Horovod
         trained.set_weights(model.get_weights())
         trained.save(RESULTS / "model.keras")
         say("saved model.keras")

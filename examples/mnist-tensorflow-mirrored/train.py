@@ -97,7 +97,7 @@ def main() -> None:
     images, labels = read_digits(DATA, "t10k")
     right = (model.predict(images, verbose=0).argmax(axis=1) == labels).sum()
     say(f"test accuracy {right / len(labels):.4f} on {len(labels)} held-out digits")
-    trained = network()  # on one device and without the optimizer: what there is to use
+    trained = network()  # on one device and without the optimizer: the model to use
     trained.set_weights(model.get_weights())
     trained.save(RESULTS / "model.keras")
     say("saved model.keras")

@@ -112,7 +112,7 @@ def main() -> None:
     keras.utils.set_random_seed(args.seed)
 
     def say(line: str) -> None:
-        """Only the first learner speaks for all: what it prints are sums and means over all of them."""
+        """Only the first learner prints, for all of them: sums and means over all learners."""
         if worker == 0:
             print(line, flush=True)
 
@@ -130,7 +130,7 @@ def main() -> None:
             training.save()
 
     if worker == 0:
-        trained = network()  # on one device and without the optimizer: what there is to use
+        trained = network()  # on one device and without the optimizer: the model to use
         trained.set_weights(training.model.get_weights())
         images, labels = read_digits(DATA, "t10k")
         accuracy = float((trained.predict(images, verbose=0).argmax(axis=1) == labels).mean())

@@ -24,7 +24,7 @@ RESULTS = Path(os.environ["RESULT_DIR"])
 
 
 def chosen() -> dict:
-    """What the sweep has chosen for this trial; nothing without a sweep."""
+    """The sweep's parameters for this trial; empty without a sweep."""
     file = os.environ.get("WEFT_PARAMETERS_FILE")
     return json.loads(Path(file).read_text()) if file else {}
 

@@ -1,4 +1,4 @@
-"""What the programs share: the network, how digits are read, and what stands beside a stored model."""
+"""For all programs here: the network, reading the digits, and the file beside a stored model."""
 
 import gzip
 import json
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 class Net(nn.Module):
-    """Features, which know strokes, and a head, which knows the classes that it was made for."""
+    """Features, which recognise strokes, and a head for the classes that it was made for."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Row-level security: of tables with a project_id, and of the projects, whoever does not own them sees one project.
+"""Row-level security: of tables with a project_id, and of the projects, every role but their owner sees one project.
 
 The policies do not bind the owner of the tables, as whom Weft connects, so earlier versions see no difference. The role
 that they bind belongs to the cluster, not to the schema: weft_core.store.row_security makes it after the migrations.

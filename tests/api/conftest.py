@@ -1,4 +1,4 @@
-"""The API as users and learners meet it: over HTTP, on a real server, with real Postgres, Redis and S3 behind it."""
+"""The API as users and learners use it: over HTTP, on a real server, with real Postgres, Redis and S3 behind it."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ def backup(api: Api) -> AbstractContextManager[None]:
 
 
 def sizes_of_groups(monkeypatch: pytest.MonkeyPatch, ingest: ModuleType) -> list[int]:
-    """How many bodies `take_in` of this module gets at once, each time that it begins from now on."""
+    """How many bodies this module's `take_in` gets at once, for each call from now on."""
     sizes: list[int] = []
     real = ingest.take_in
 

@@ -1,4 +1,4 @@
-"""Counts what a request asks of Postgres."""
+"""Counts the statements that a request sends to Postgres."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Counted:
 
 @contextmanager
 def counted(api: Api) -> Iterator[Counted]:
-    """What the API's process asks of Postgres inside the block, so the block waits for its requests."""
+    """The statements that the API's process sends to Postgres inside the block, so the block waits for its requests."""
     found = Counted()
 
     def statement(connection: Any, cursor: Any, text: str, *_: Any) -> None:

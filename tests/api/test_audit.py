@@ -1,4 +1,4 @@
-"""The audit trail: what is recorded of whom, and who may read it."""
+"""The audit trail: its records, and the callers that may read it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may read the audit trail, and how it is filtered and paged."""
+"""Reading the audit trail: permissions, filters and pages."""
 
 from __future__ import annotations
 

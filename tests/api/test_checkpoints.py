@@ -102,7 +102,7 @@ def test_a_rerun_begins_with_a_copy_of_the_last_checkpoint(api: Api, ann: Person
     spec = api.attempt(second["id"]).agents[0].start()
     assert spec["has_checkpoint"] is True
 
-    # Whatever becomes of the first one, the second has its own.
+    # Whatever happens to the first one, the second has its own.
     store.delete([stored.key for stored in store.objects(source)])
     assert restored(api, prefix_of(ann, second, users), tmp_path / "restored") == {
         "model": "two",
@@ -114,7 +114,7 @@ def test_a_rerun_begins_with_a_copy_of_the_last_checkpoint(api: Api, ann: Person
 def test_from_one_store_to_another(api: Api, ann: Person, tmp_path: Path) -> None:
     first = ann.submit(users_manifest(api, "mine"))
     put(api.context.objects, prefix_of(ann, first, True), 1, {"model": "one"})
-    # The same store by another name: nothing tells that it is the same.
+    # The same store by another name: nothing shows that it is the same.
     there = "data_stores[0].connection."
     changes = {
         f"{there}auth_url": api.settings.s3.endpoint.replace("127.0.0.1", "localhost"),

@@ -39,7 +39,7 @@ def test_every_page_url_is_the_page(built: Path) -> None:
         assert "default-src 'none'" in policy
         assert "unsafe" not in policy
         assert answer.headers["Cache-Control"] == "no-cache"
-    # A path of the API's that there is not, a program's request, and what changes something are no pages.
+    # A path that the API does not have, a program's request and requests that change something are no pages.
     for url in ("/api/v1/nothing", "/v1/models/x", "/docs/nothing", "/healthz/x", "/assets/nothing.js"):
         assert http.get(url, headers=PAGE).status_code == 404, url
     assert http.get("/jobs/job-1", headers={"Accept": "*/*"}).status_code == 404

@@ -1,4 +1,4 @@
-"""Data stores kept on the server, and what a submission says about stores that are not as they should be."""
+"""Data stores kept on the server, and the messages of a submission about stores with a problem."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from weft_core.settings import S3Settings
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store that is there is waited for, however busy the machine is: what it says is what these tests are about."""
+    """These tests are about the store's answers, so they wait for it, however busy the machine is."""
     monkeypatch.setattr(Checker, "PATIENCE", 60.0)
 
 
@@ -252,7 +252,7 @@ def test_a_store_that_is_away_is_a_warning(ann: Person, own: S3Settings) -> None
 
 
 def test_the_server_calls_no_address_of_its_own_network_for_a_user(ann: Person, own: S3Settings) -> None:
-    """Neither when a data store is saved or read, nor at submit; open ports look as closed ones do."""
+    """Not when a data store is saved or read, nor at submit. Open ports look like closed ones."""
     with socket.create_server(("127.0.0.1", 0)) as inside:
         inside.setblocking(False)
         said = []

@@ -1,4 +1,4 @@
-"""Engines with what they have, who uses it and who waits for it; of the others' jobs nothing but numbers."""
+"""Engines with their resources, their use and their waiting jobs; other projects' jobs appear only as numbers."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_how_each_is(api: Api, ann: Person) -> None:
 
 def test_what_it_has_and_who_uses_it(api: Api, ann: Person) -> None:
     bob = api.person()
-    run(api, ann, "n2", None, cpus=2)  # of the second nobody knows yet where it went: where admission meant it to go
+    run(api, ann, "n2", None, cpus=2)  # where the second one went is not known yet: it counts where admission placed it
     run(api, bob, "n3")
     engine = view(ann)
     assert engine["capacity"] == {"cpus": 16, "gpus": 4, "memory": 128 * GIB}, "of the two nodes that take learners"

@@ -61,7 +61,7 @@ def test_s3_is_away(without_s3: Api) -> None:
 
 
 def test_s3_hangs(api_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who asks whether the service is ready waits for an answer, if for a shorter time than the store's clients do."""
+    """A readiness check waits for an answer, though not as long as the store's clients do."""
     monkeypatch.setattr(Checker, "PATIENCE", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         s3 = api_settings.s3.model_copy(update={"endpoint": f"http://127.0.0.1:{silent.getsockname()[1]}"})

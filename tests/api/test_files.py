@@ -1,4 +1,4 @@
-"""What a job left, from the installation's store or the user's own."""
+"""The results of a job, from the installation's store or the user's own."""
 
 from __future__ import annotations
 

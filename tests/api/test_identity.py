@@ -35,7 +35,7 @@ HELLO = MANIFEST % "echo hello"
 
 @pytest.fixture(scope="module")
 def api(api_settings: Settings, servers: Servers) -> Iterator[Api]:
-    """With a database of its own: it holds what is under this module's keys, and nothing else."""
+    """With a database of its own, so that it holds only objects under this module's keys."""
     with servers.database_url() as url:
         settings = api_settings.model_copy(update={"database_url": SecretStr(url)})
         running = Api(settings)
@@ -208,7 +208,7 @@ def test_an_agent_keeps_the_file_fresh(api: Api, ann: Person, tmp_path: Path, mo
 
 
 def _part(token: str, number: int) -> dict[str, Any]:
-    """A part of a token that nobody has verified."""
+    """A part of a token, read without verification."""
     text = token.split(".")[number]
     found: dict[str, Any] = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     return found

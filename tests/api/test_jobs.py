@@ -303,7 +303,7 @@ def test_a_rerun_is_the_same_job_again(api: Api, ann: Person, bob: Person) -> No
     assert changed["learners"] == 3
     answer = ann.http.post(f"/api/v1/jobs/{first['id']}/rerun", json={"set": {"learners": "none"}})
     assert (answer.status_code, code_of(answer)) == (400, "invalid_manifest")
-    # As it was edited, with other code; the credentials stay those of the job.
+    # The edited manifest with other code; the credentials stay those of the job.
     less = yaml.safe_load(written.text)
     del less["labels"], less["env"]
     text = yaml.safe_dump(less)

@@ -1,4 +1,4 @@
-"""The learner's API: grants are given once, a stale attempt gets none, and the gang meets."""
+"""The learner's API: each grant is given once, a stale attempt gets none, and the gang meets."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_a_slow_follower_is_told_what_it_misses(
     text = "x" * 5000
     with follows(api, ann, gang.job_id) as found:
         assert next(data for name, _, data in found if name == "line")["n"] == 0
-        # What it leaves lying fills the buffers on the way, then the server has to wait for it: no one else does.
+        # Its unread lines fill the buffers on the way, then the server has to wait for it. Nobody else has to.
         with ThreadPoolExecutor(1) as pool:
             other = pool.submit(follow, ann, gang.job_id)
             for sequence in range(1, 101):

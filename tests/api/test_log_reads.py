@@ -178,7 +178,7 @@ def test_a_foreign_log_is_not_found(api: Api, ann: Person, bob: Person, written:
 def test_a_tail_reaches_the_end_though_lines_come_meanwhile(
     api: Api, ann: Person, gang: Attempted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever follows from `next` on would else begin behind lines that nobody has shown, or not at all."""
+    """Otherwise a follower that starts at `next` would miss lines, or get none at all."""
     gang.agents[0].log(0, *(f"line {n}" for n in range(10)))
     end = ChunkReader.end
 

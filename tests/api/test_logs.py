@@ -147,7 +147,7 @@ def test_batches_that_wait_are_taken_in_together_and_each_hears_of_its_own(
         partial(good[0].post, "logs", sequence=1, lines=[{"t": -1, "s": "from before time"}]),
     ]
     with ThreadPoolExecutor(len(calls)) as pool:
-        with api.context.database.transaction() as session:  # who takes in lines has to wait for this row
+        with api.context.database.transaction() as session:  # requests that take in lines have to wait for this row
             session.execute(select(LogCursor).where(LogCursor.job_id == attempt.job_id).with_for_update())
             answers = [pool.submit(call) for call in calls]
             while ingest.QUEUE.of(api.context).waiting + sum(groups) < len(calls):
@@ -214,7 +214,7 @@ def test_reading_parts(api: Api, ann: Person, gang: Attempted) -> None:
     assert _texts(ann, job, "since=18000") == everything[-8:]
     assert _texts(ann, job, "from=500") == []
     assert _texts(ann, job, "from=78&tail=40") == everything[78:]
-    # Pages of a filtered log join without a gap, however little of it fits the filter.
+    # Pages of a filtered log join without a gap, however few lines match the filter.
     joined, position = [], 0
     while True:
         page = ann.http.get(f"/api/v1/jobs/{job}/logs?learner=2&limit=3&from={position}").json()
@@ -278,7 +278,7 @@ def test_a_job_that_logs_too_fast_is_told_to_wait(api: Api, ann: Person, monkeyp
     attempt = api.attempt(ann.submit()["id"])
     agent = attempt.agents[0]
     agent.start()
-    agent.log(0, *["line"] * 600)  # of five times its rate, as it may be catching up: 120 s
+    agent.log(0, *["line"] * 600)  # at five times its rate, as it may be catching up: 120 s
     refused = agent.post("logs", sequence=1, lines=[{"t": 1, "s": "more"}])
     assert (refused.status_code, code_of(refused), refused.headers["Retry-After"]) == (429, "too_many_lines", "1")
     agent.log(0, *["line"] * 600)
@@ -398,9 +398,9 @@ def test_followers_are_counted_and_hold_no_connection(api: Api, ann: Person, gan
         clients.append((client, stream, events(response)))
     for _, _, found in clients:
         next(found)  # and then they read no further
-    # More than Postgres connections are there: were one held by each, this would wait for ever.
+    # More than there are Postgres connections: if each held one, this would wait for ever.
     assert ann.http.get("/api/v1/jobs").status_code == 200
-    # Of those that other tests have left, the server hears in a moment.
+    # The server notices in a moment that the clients of other tests have gone.
     while 'weft_api_followers{stream="logs"} 40.0' not in ann.http.get("/metrics").text:
         time.sleep(0.05)
     for client, stream, _ in clients:
@@ -432,7 +432,7 @@ def finish_from_pending(api: Api, attempt: Attempted) -> None:
 
 
 class FailingObjects:
-    """The installation's store, which fails, or hears of each archive before it is written."""
+    """The installation's store, which fails, or reports each archive before it is written."""
 
     def __init__(self, objects: Objects, before_put: Callable[[], None]) -> None:
         self._objects = objects
@@ -505,7 +505,7 @@ def test_reads_are_the_same_before_and_after_the_log_has_moved_to_s3(
     assert 3 <= len(objects) < frames
     assert read() == before
 
-    # The retry's lines follow; what the dead agent left comes in between, once, although its rows are gone.
+    # The retry's lines follow. The dead agent's last lines come in between, once, although its rows are gone.
     retry = api.attempt(job)
     retry.agents[0].start()
     retry.agents[0].log(0, "second try")

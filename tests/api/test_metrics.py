@@ -1,4 +1,4 @@
-"""Metrics of trainings: each record once and in order, series in any width, what lists show and sort by."""
+"""Metrics of trainings: each record once and in order, series in any width, and the values of lists."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def test_a_call_with_too_many_names_is_refused_before_anything_is_stored(
     assert "38,000 values; a call may have 20,000" in refused.json()["detail"]
     with api.context.database.transaction() as session:
         assert session.scalar(select(func.count()).where(MetricBatch.job_id == gang.job_id)) == 0
-    send(agent, 0, *many[:20])  # under the same number: it was not taken in
+    send(agent, 0, *many[:20])  # under the same number: the first one was not taken in
     assert ann.http.get(f"/api/v1/jobs/{gang.job_id}/metrics/records").json()["total"] == 20
 
 
@@ -294,7 +294,7 @@ def columns_of(parquet: bytes) -> dict[str, list[Any]]:
 
 
 def _is_exact(shown: dict[str, Any], values: list[float]) -> None:
-    """Each bucket tells of just those points that lie between the x of the one before it and its own."""
+    """Each bucket covers exactly the points between the x of the bucket before it and its own."""
     position = 0
     for x, low, high, last, number in zip(*(shown[key] for key in ("x", "min", "max", "last", "count")), strict=True):
         part = values[position : position + number]

@@ -63,7 +63,7 @@ class Endpoint(NamedTuple):
 
 
 def endpoints() -> list[Endpoint]:
-    """What the installed MLflow has for tracking."""
+    """The tracking endpoints of the installed MLflow."""
     services = (service_pb2.MlflowService, mlflow_artifacts_pb2.MlflowArtifactsService)
     return [
         Endpoint(endpoint.method, place(endpoint.path), endpoint.since.major)
@@ -87,11 +87,11 @@ class Answer(NamedTuple):
     status: int
     error: str | None
     shape: set[str]
-    """Each value's path and type. What is empty is left out, as protocol buffers do."""
+    """Each value's path and type. Empty values are left out, as protocol buffers do."""
 
 
 class Recorder:
-    """Calls one server, and keeps what is to be the same at the other one."""
+    """Calls one server, and keeps the answers that must be the same at the other one."""
 
     def __init__(self, http: httpx.Client) -> None:
         self._http = http
@@ -446,7 +446,7 @@ def test_other_endpoints_are_known_and_not_there(ann: Person) -> None:
 
 
 def test_values_are_those_of_mlflows_server(ann: Person, original: httpx.Client) -> None:
-    """What a run answers, apart from what is each server's own."""
+    """What the server answers about a run, without the values that differ from server to server."""
 
     def logged(http: httpx.Client) -> dict[str, Any]:
         call = Recorder(http)

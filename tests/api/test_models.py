@@ -1,4 +1,4 @@
-"""The registry over HTTP: registering, references, downloads, stages, deletions, and what a job starts from."""
+"""The registry over HTTP: registering, references, downloads, stages, deletions, and jobs that start from a version."""
 
 from __future__ import annotations
 

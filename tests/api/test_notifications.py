@@ -1,4 +1,4 @@
-"""Notifications and rules, as users and learners meet them in the API."""
+"""Notifications and rules, as users and learners see them in the API."""
 
 from __future__ import annotations
 

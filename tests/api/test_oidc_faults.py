@@ -1,4 +1,4 @@
-"""What a good identity provider never sends: wrong ID tokens, metadata that lead elsewhere, answers without an end."""
+"""Answers that a good identity provider never sends: wrong ID tokens, misleading metadata, endless answers."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class Plans:
         for statement, plan in self.found:
             for node in _nodes(plan):
                 table, kind = node.get("Relation Name"), node["Node Type"]
-                # To walk along an index is right where what is sought is everywhere, and where it has nothing else.
+                # Walking along an index is right if the sought rows are everywhere, or if it holds nothing else.
                 sparse = node["Plan Rows"] < _BELIEVED / 100 and node.get("Index Name") != "ix_audit_refused"
                 walked = kind.startswith("Index") and "Index Cond" not in node and "Filter" in node and sparse
                 if table in GROWING and (kind == "Seq Scan" or walked):
@@ -98,7 +98,7 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def api(servers: Servers, api_settings: Settings) -> Iterator[Api]:
-    """With a database of its own: what these tests do to it, no other test should meet."""
+    """With a database of its own, as these tests change it in ways that would disturb others."""
     with servers.database_url() as url:
         running = Api(api_settings.model_copy(update={"database_url": SecretStr(url)}))
         yield running
@@ -131,7 +131,7 @@ def plans(api: Api) -> Iterator[Plans]:
 
 
 def _paths(api: Api, job_id: str) -> list[str]:
-    """All that can be read, about a job where it is about one."""
+    """All routes that read, with the job's id where they are about a job."""
     operations = [path for path, found in api.openapi["paths"].items() if "get" in found]
     known = {"job_id": job_id, "name": "none", "engine": "local", "project": "none"}
     paths = [re.sub(r"{(\w+)(:path)?}", lambda found: known.get(found[1], "1"), path) for path in operations]

@@ -1,4 +1,4 @@
-"""``python -m weft_api``: starts, stops in order, and says in one line what is wrong with its surroundings."""
+"""``python -m weft_api``: starts, stops in order, and reports problems of its surroundings in one line."""
 
 from __future__ import annotations
 

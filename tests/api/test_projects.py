@@ -1,4 +1,4 @@
-"""Users, projects, members and quotas: who may look after them, and what can't be done by mistake."""
+"""Users, projects, members and quotas: permissions, and mistakes that the API prevents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real agents at the real API: checkpoints from one job to another, and what heartbeats tell and ask for."""
+"""Real agents at the real API: checkpoints from one job to another, and heartbeats with their answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a project keeps of ended jobs, over HTTP, and what reads say of what is gone."""
+"""The retention of a project over HTTP, and the answers of reads about removed data."""
 
 from __future__ import annotations
 

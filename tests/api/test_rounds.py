@@ -1,4 +1,4 @@
-"""Elastic jobs at the API: learners meet in round after round, whoever is lost or joins, and in whatever order."""
+"""Elastic jobs at the API: learners meet in round after round, whichever learners are lost or join, in any order."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def lose(api: Api, gang: Attempted, *ranks: int) -> None:
 
 
 def join(api: Api, gang: Attempted) -> Agent:
-    """As admission does, and then the new learner's agent."""
+    """Does what admission does, and then what the new learner's agent does."""
     with api.context.database.transaction() as session:
         attempt = session.get_one(Attempt, gang.id)
         rank = int(attempt.resources["learners"])

@@ -45,7 +45,7 @@ def submitted(person: Person) -> tuple[str, str]:
 
 
 def answers(stranger: Person, job_id: str, secret: str) -> dict[str, int]:
-    """What somebody of another project gets who asks for a job and what belongs to it, and tries to change it."""
+    """The answers to a member of another project who reads or changes a job and the things that belong to it."""
     job = f"/api/v1/jobs/{job_id}"
     below = ("", "/manifest", "/events", "/logs", "/metrics", "/deliveries", "/files", "/checkpoints")
     calls = [("GET", job + path) for path in below] + [("GET", f"/v1/models/{job_id}?version=2017-02-13")]

@@ -1,4 +1,4 @@
-"""Who may read the API's own metrics."""
+"""The right to read the API's own metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Browsers' sessions: a cookie in place of a token, and what a foreign page can't do with it."""
+"""Browsers' sessions: a cookie in place of a token, and its protection from foreign pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links that sign a browser in, once; and what the sign-in page is told."""
+"""Links that sign a browser in, once; and the hints for the sign-in page."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_link_is_good_for_ten_minutes(api: Api, ann: Person) -> None:
         assert left is not None
         assert 0 < left.total_seconds() <= 600
         session.execute(update(SignInLink).values(expires_at=func.now() - text("interval '1 second'")))
-    assert "has expired: each is good for 10 minutes; `weft login --browser`" in refused(api, secret)
+    assert "has expired: each is valid for 10 minutes; `weft login --browser`" in refused(api, secret)
     for strange in ("weft_l_nobody", ann.token, "x", "ü"):
         assert "is not known here" in refused(api, strange)
 

@@ -1,4 +1,4 @@
-"""How often the most frequent requests ask Postgres. More than here is a decision, not an accident."""
+"""The number of statements of the most frequent requests. A change that adds one must change it here, on purpose."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_request_asks_no_more_often(
     job_id = ann.submit()["id"]
     (agent,) = api.attempt(job_id).agents
     agent.start()
-    for _ in range(2):  # the first request looks up what the next ones know
+    for _ in range(2):  # the first request looks up what the next ones have cached
         with counted(api) as found:
             request_(ann, agent, job_id)
     assert len(found.statements) <= statements, found

@@ -1,4 +1,4 @@
-"""Tunnels: real agents, a real API and the real client; what comes through, and who comes in."""
+"""Tunnels with real agents, a real API and the real client: their data, and the right to open them."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_how_commands_end(running: Running) -> None:
     assert running.run("sh", "-c", "kill -9 $$")[0] == 128 + 9
     with pytest.raises(TunnelBroken, match="no-such-thing: there is no such command"):
         running.run("no-such-thing")
-    # What it leaves in the background holds its output open, and is not waited for.
+    # A process that it leaves in the background holds its output open; the tunnel does not wait for that process.
     assert running.run("sh", "-c", "sleep 1000 & echo done")[:2] == (0, b"done\n")
     running.run("pkill", "-f", "sleep 1000")
 
@@ -129,7 +129,7 @@ def test_a_shell_has_a_terminal(running: Running) -> None:
             while text.encode() not in seen:
                 seen.extend(next(frames)[1])
 
-        # The quotes keep the echo of what is typed from looking like the answer.
+        # The quotes keep the echo of the typed line from looking like the answer.
         tunnel.write(b'PS1="rea"dy:; echo "size" $(stty size) "$TERM"\n')
         until("size 33 111 xterm-256color")
         tunnel.tell(Frame.RESIZE, [40, 100])
@@ -290,7 +290,7 @@ def test_a_project_lets_nobody_in(api: Api, ann: Person, tmp_path: Path) -> None
         assert viewer.http.get(path).json() == {"allowed": True}
         assert editor.http.put(path, json={"allowed": False}).status_code == 403
         assert ann.http.put(path, json={"allowed": False}).json() == {"allowed": False}
-        with pytest.raises(TunnelBroken, match="you may be in this project's jobs no longer"):
+        with pytest.raises(TunnelBroken, match="you no longer have the right to enter this project's jobs"):
             finished(tunnel)  # within seconds
         with pytest.raises(PermissionDenied, match="lets nobody into its running jobs"):
             running.open()("exec", command=["true"])
@@ -320,7 +320,7 @@ def test_the_program_ends_while_a_shell_is_open(api: Api, ann: Person, tmp_path:
 
 
 def test_several_api_processes(api: Api, api_settings: Settings, ann: Person, tmp_path: Path) -> None:
-    """The user comes to one, and the agent to another."""
+    """The user's connection reaches one process, and the agent's another."""
     other = Api(api_settings)
     try:
         running = Running(api, ann, tmp_path / "learner")

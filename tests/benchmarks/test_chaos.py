@@ -1,4 +1,4 @@
-"""`make chaos` finds what it looks for: each kind of damage in a made-up end of a run."""
+"""`make chaos` finds each kind of damage, in invented results of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `make bench` makes of its tables: ratios, a comparison with the baseline, a picture."""
+"""The evaluation of the tables of `make bench`: ratios, a comparison with the baseline, a picture."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_the_ratios_of_tables() -> None:
     assert by_name(found) == {"submits": {"weft": 0.25}}
     assert found[0].goal == "≥ 0.6"
     named = by_name(ratios("mlflow", [MLFLOW]))["mlflow"]
-    assert named == {"20, Weft": 5.3, "1, Weft": 2.0}, "rows with the same first cell are told apart"
+    assert named == {"20, Weft": 5.3, "1, Weft": 2.0}, "rows with the same first cell are distinguished"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A server that answers as it is told to, over real sockets: the faults of a network on demand."""
+"""A server with scripted answers, over real sockets: the faults of a network on demand."""
 
 from __future__ import annotations
 

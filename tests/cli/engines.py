@@ -1,4 +1,4 @@
-"""Engines as the API tells of them."""
+"""Engines in the API's form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``weft bench``: its jobs, how their measurements are read, and what is made of them."""
+"""``weft bench``: its jobs, their measurements, and the evaluation."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ def test_functions_that_learners_would_not_find(load: Import, tmp_path: Path) ->
     typed = "import weft\n@weft.job\ndef train(): ...\ntrain.remote()\n"
     (tmp_path / "fit.v2.py").write_text(typed)
     for call, said in (
-        (["-c", typed], "train does not stand in a file (a notebook?)"),
+        (["-c", typed], "train is not in a file (a notebook?)"),
         (["fit.v2.py"], "fit.v2.py can't be imported as a module: rename it to fit_v2.py"),
     ):
         done = subprocess.run([sys.executable, *call], cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Which server and which token: precedence, and tokens that stay where they belong."""
+"""The choice of server and token: precedence, and tokens that go only to their own server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``weft run`` says what to install when its packages are missing."""
+"""``weft run`` names the packages to install when they are missing."""
 
 from __future__ import annotations
 

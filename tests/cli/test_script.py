@@ -229,8 +229,8 @@ def test_the_sizes_change_a_manifest_too(server: Double, weft: Weft, project: Pa
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["train.py", "--lr", "0.1"], 2, "No such option: --lr. The arguments of a script stand after `--`"),
-        (["train.py", ".", "0.1"], 2, "'0.1' is too much. The arguments of a script stand after `--`"),
+        (["train.py", "--lr", "0.1"], 2, "No such option: --lr. The arguments of a script follow `--`"),
+        (["train.py", ".", "0.1"], 2, "'0.1' is too much. The arguments of a script follow `--`"),
         (["manifest.yml", "--folow"], 2, "No such option: --folow"),
         (["missing.py"], 1, "there is no script missing.py"),
         (["train.py", "missing"], 1, "there is no folder missing"),

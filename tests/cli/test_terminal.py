@@ -36,7 +36,7 @@ class Terminal:
             stdout=terminal,
             stderr=terminal,
             start_new_session=True,
-            # In a shell's background job SIGINT is ignored, and what it starts would inherit that.
+            # In a shell's background job SIGINT is ignored, and the programs that it starts would inherit that.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             env=inherited
             | {"WEFT_URL": double.url, "WEFT_TOKEN": "weft_u_test", "TERM": "xterm-256color", "HOME": str(folder)}

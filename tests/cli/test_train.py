@@ -18,10 +18,15 @@ from weft import ffdl
 from weft.client import Client
 from weft.exits import ExitCode
 
+AFTER = ("--after", "job-a", "--after", "job-b:ended")
+AFTER_VALUES = {"after[0].job": "job-a", "after[1].job": "job-b", "after[1].on": "ended"}
+
 
 def test_train_sends_code_and_manifest_and_prints_the_id(server: Double, weft: Weft, code: Path) -> None:
     sha = accept_code(server, code)
-    done = weft("train", str(code / "manifest.yml"), "--set", "learners=4", "--set", "a.b=c=d", "--name", "other")
+    done = weft(
+        "train", str(code / "manifest.yml"), "--set", "learners=4", "--set", "a.b=c=d", "--name", "other", *AFTER
+    )
     assert (done.code, done.out) == (0, f"{ID}\n")
     (put,) = server.requests("PUT", f"code/{sha}")
     with zipfile.ZipFile(io.BytesIO(put.body)) as archive:
@@ -30,7 +35,7 @@ def test_train_sends_code_and_manifest_and_prints_the_id(server: Double, weft: W
     assert sent.json == {
         "manifest": "name: mnist\nlearners: 2\n",
         "code_sha256": sha,
-        "set": {"learners": "4", "a.b": "c=d", "name": "other"},
+        "set": {"learners": "4", "a.b": "c=d", "name": "other", **AFTER_VALUES},
     }
 
 

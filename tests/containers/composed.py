@@ -1,4 +1,4 @@
-"""The service of docker-compose.yml under a project name of its own, and a user of it with the `weft` command."""
+"""The service of docker-compose.yml under its own project name, and a user of it with the `weft` command."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Composed:
         return run(*self.engine.compose, *where, *files, *arguments, timeout=timeout)
 
     def up(self) -> float:
-        """Until all is healthy; seconds. Raises EngineError with what the containers have said."""
+        """Wait until all is healthy; returns the seconds. Raises EngineError with the containers' logs."""
         started = time.monotonic()
         try:
             self.compose("up", "--detach", "--no-build", "--wait", timeout=_UP)
@@ -132,7 +132,7 @@ class Composed:
     # --- a user ---
 
     def token(self) -> str:
-        """A fresh one of the administrator's, by the command at the head of docker-compose.yml."""
+        """A fresh token of the administrator, by the command at the head of docker-compose.yml."""
         command = ("run", "--rm", "-T", "setup", "python", "-m", "weft_core.setup", "--token")
         return self.compose(*command).split()[-1]
 
@@ -143,7 +143,7 @@ class Composed:
         return run(program, *arguments, timeout=timeout, stdin=stdin, env=environment)
 
     def client(self) -> Client:
-        """Signed in with the profile that `weft login` wrote."""
+        """A client that is signed in with the profile that `weft login` wrote."""
         profile = tomllib.loads(self.profile.read_text())
         (found,) = [server for server in profile["profiles"].values() if server["url"] == self.url]
         return Client(self.url, found["token"])

@@ -21,7 +21,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Sizes and times: what docs/containers.md says of them comes from here."""
+    """Sizes and times; docs/containers.md takes its numbers from here."""
     if _ENGINE.findings:
         terminalreporter.write_sep("=", "containers")
         for what, value in _ENGINE.findings:

@@ -50,7 +50,7 @@ def run(*command: str, timeout: float = 600, stdin: str | None = None, env: Mapp
 
 @dataclass
 class Engine:
-    """Docker, or what takes its place; and what the tests have learned of the images, for the summary."""
+    """Docker or its replacement, and the tests' findings about the images, for the summary."""
 
     findings: list[tuple[str, str]] = field(default_factory=list)
 

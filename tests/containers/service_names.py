@@ -1,4 +1,4 @@
-"""Names of Services for the pods of the test cluster, which has neither a DNS add-on nor a kube-proxy.
+"""Resolves names of Services for the pods of the test cluster, which has neither a DNS add-on nor a kube-proxy.
 
 The kubelets give pods the address of a name server. One listens there that answers with the addresses of a Service's
 ready pods, as a headless Service does. So what is installed is reached by the names that the chart gives it.
@@ -25,7 +25,7 @@ _ANSWER, _NO_SUCH_NAME = 0x8580, 0x8583  # with authority, and recursion as far 
 
 @contextmanager
 def service_names(kube: Cluster) -> Iterator[None]:
-    """For the time of the block, the names of Services lead pods to their pods."""
+    """Within the block, the names of Services resolve to their pods."""
     answers = _Answers(kube)
 
     class Handler(socketserver.BaseRequestHandler):
@@ -59,7 +59,7 @@ class _Answers:
             place += 1 + length
         kind, question = struct.unpack_from("!H", packet, place + 1)[0], packet[12 : place + 5]
         ready = self._pods(".".join(labels))
-        # Each repeats the name by a pointer to the question, and is good for this moment alone.
+        # Each refers to the question's name by a pointer, and is valid for this moment only.
         found = [b"\xc0\x0c" + struct.pack("!HHIH", _A, _IN, 0, 4) + address.packed for address in ready if kind == _A]
         head = packet[:2] + struct.pack("!HHHHH", _ANSWER if ready else _NO_SUCH_NAME, 1, len(found), 0, 0)
         return head + question + b"".join(found)

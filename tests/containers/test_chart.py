@@ -45,7 +45,7 @@ def tags(kube: Cluster, engine: Engine, api_image: str) -> tuple[str, str]:
     trainers = ("--tool", engine.tool, "--repository", TRAINERS)
     run(str(REPOSITORY / "trainer_images" / "images"), *trainers, "python", timeout=BUILD)
     built = {"docker.io/weft/api": api_image, "docker.io/weft/worker": worker_image}
-    # A tag for each content: a node may have images of an earlier run.
+    # The tag depends on the content: a node may have images of an earlier run.
     mark = "-".join(_id(engine, reference).removeprefix("sha256:")[:12] for reference in built.values())
     tags = f"{mark}-1", f"{mark}-2"
     for name, image in built.items():
@@ -90,7 +90,7 @@ def installation(
 ) -> Iterator[Installation]:
     name = f"weft-chart-{uuid.uuid4().hex[:8]}"
     volumes = {store: f"{name}-{store}" for store in ("postgres", "s3")}
-    # What the test cluster has not: policy/v1, autoscaling/v2, 8 CPUs. The rest is the chart's default.
+    # The test cluster lacks policy/v1, autoscaling/v2 and 8 CPUs. The rest is the chart's default.
     services = {
         "image": {"tag": tags[0]},
         "replicas": 1,
@@ -190,7 +190,7 @@ def test_what_is_bundled_comes_up_by_itself(installation: Installation) -> None:
     for component in ("postgres", "redis", "s3", "worker"):
         (pod,) = installation.pods(component)
         assert all(status["ready"] for status in pod["status"]["containerStatuses"]), component
-    # There was nothing to migrate before Postgres: the Job came among the other objects, and is through.
+    # Without Postgres there was nothing to migrate yet: the Job came with the other objects, and has completed.
     (job,) = installation.kube.items("jobs", installation.namespace)
     assert job["metadata"]["name"].startswith("weft-migrate-")
     assert job["status"].get("succeeded") == 1

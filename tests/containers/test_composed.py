@@ -1,4 +1,4 @@
-"""docker-compose.yml, as a stranger uses it: up, sign in, train, down and up again, an upgrade, restarts."""
+"""docker-compose.yml, as a newcomer uses it: up, sign in, train, down and up again, an upgrade, restarts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.containers.test_service_images import copy_of_the_context
 import weft
 
 EXAMPLE = REPOSITORY / "examples" / "mnist-horovod-pytorch" / "manifest.yml"
-# Counts on from its checkpoint, as a training does, for a minute and a half in all.
+# Continues counting from its checkpoint, as a training does, for a minute and a half in all.
 COUNTING = """
 import os, pathlib, time
 kept = pathlib.Path(os.environ["CHECKPOINT_DIR"], "count")
@@ -32,7 +32,7 @@ while count < 90:
     time.sleep(1)
 pathlib.Path(os.environ["RESULT_DIR"], "total").write_text(str(count))
 """
-# Looks for what the worker has and a job must not.
+# Looks for things that the worker has and a job must not have.
 LOOKING = """
 import glob, json, os
 def reads(path):
@@ -112,7 +112,7 @@ def eventually(condition: Callable[[], Any], what: str, seconds: float = 1200) -
 
 
 def finished(client: weft.Client, job: weft.Job, seconds: float = 1800) -> weft.Job:
-    """The job when it has ended, whatever happens to the API meanwhile."""
+    """The job after its end, whatever happens to the API meanwhile."""
 
     def ended() -> weft.Job | None:
         found = client.job(job.id)
@@ -138,7 +138,7 @@ def test_up_becomes_healthy(up: Composed) -> None:
 
 
 def test_health_checks_notice(up: Composed) -> None:
-    """The scripts themselves, in their containers; what they ask for is away."""
+    """The scripts themselves, in their containers, while the servers that they check are down."""
     assert json.loads(up.execute("api", "api-healthy"))["status"] == "ready"
     up.execute("worker", "worker-healthy")
     up.compose("stop", "postgres")
@@ -196,7 +196,7 @@ def test_a_job_sees_neither_the_workers_environment_nor_its_files(up: Composed, 
 
 
 def test_stacks_of_learners_are_read_by_py_spy(up: Composed) -> None:
-    """The worker's image brings it; whether the kernel lets it look depends on the machine, and is said otherwise."""
+    """The worker's image brings it. Whether the kernel permits it depends on the machine; if not, a message says so."""
     assert up.execute("worker", "py-spy", "--version").startswith("py-spy ")
     brought = up.execute("worker", "sh", "-c", "ls /var/lib/weft/environments/runtime-*/weft_trainer/bin/py-spy")
     assert brought.strip().endswith("py-spy")
@@ -222,7 +222,7 @@ def test_down_and_up_keeps_everything(up: Composed, engine: Engine, tmp_path: Pa
 
 @pytest.fixture(scope="module")
 def next_version(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """Images of a Weft to come: with a migration more."""
+    """Images of a later Weft, with one more migration."""
     context = copy_of_the_context(tmp_path_factory.mktemp("next") / "context")
     versions = context / "migrations" / "versions"
     revisions = [re.findall(r'^(?:down_)?revision = "(\w+)"', path.read_text(), re.M) for path in versions.glob("*.py")]

@@ -1,4 +1,4 @@
-"""The images of API and worker: what is in them, and what a change of the sources makes anew."""
+"""The images of API and worker: their content, and the layers that a change of the sources rebuilds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from pathspec import GitIgnoreSpec
 from tests.containers.engine import REPOSITORY, Engine
 
-# What the API may weigh over its base image. Of this, its packages are three quarters, bytecode is the rest.
+# The API's limit in size over its base image. Three quarters of it are packages, the rest is bytecode.
 API_MOST = 400_000_000
 
 
@@ -56,7 +56,7 @@ def test_who_it_runs_as(name: str, engine: Engine, api_image: str, worker_image:
 
 @pytest.mark.parametrize("name", ["api", "worker"])
 def test_bytecode_is_good(name: str, engine: Engine, api_image: str, worker_image: str) -> None:
-    """Nothing can be written at run time: what is not compiled, or not of its source's time, is compiled each time."""
+    """Nothing can be written at run time: a module without bytecode of its source's time is compiled at each start."""
     program = """
 import importlib.util, os, pathlib, struct, sysconfig
 stale = []

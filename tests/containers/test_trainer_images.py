@@ -41,7 +41,7 @@ def test_it_is_built_and_passes_its_smoke_test(image: str, engine: Engine) -> No
     assert said.startswith(f"{image} (cpu)"), said
     assert said.count(": ok") == IMAGES[image], said
     assert engine.inside(tag, "id", "-u").strip() == "10001"
-    # What users rely on in an environment, and what the agent does.
+    # What users and the agent rely on in an environment.
     assert engine.inside(tag, "python", "-m", "pip", "--version").startswith("pip ")
     assert engine.inside(tag, "py-spy", "--version").startswith("py-spy ")
 

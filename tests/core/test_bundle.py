@@ -83,7 +83,7 @@ def test_stored_and_deflated(method: int) -> None:
 
 
 def test_written_as_a_stream_with_sizes_behind_the_data() -> None:
-    """As FfDL's client and every program that can't seek back writes them."""
+    """As FfDL's client writes them, and every program that can't seek back."""
 
     class Stream(io.RawIOBase):
         def __init__(self) -> None:
@@ -199,7 +199,7 @@ def test_a_header_that_hides_encryption() -> None:
 
 
 def test_two_names_for_one_entry() -> None:
-    """A checker that reads one of the two and an unpacker that reads the other must not be told different things."""
+    """A checker may read one of the two and an unpacker the other, so the two must agree."""
     assert "disagree" in str(refused(patched(GOOD, b"train.py", b"other.py", 1)))
 
 
@@ -368,7 +368,7 @@ def test_a_link_that_ffdls_client_has_followed(tmp_path: Path) -> None:
 
 
 def test_a_link_to_a_folder_ends_the_zip_of_ffdls_client(tmp_path: Path) -> None:
-    """It can't read that folder, and leaves out all that comes after it without a word: better refused."""
+    """It can't read that folder, and silently leaves out everything after it, so the zip is better refused."""
     source = io.BytesIO()
     with zipfile.ZipFile(source, "w") as bundle:
         bundle.writestr("a.py", b"x")
@@ -429,7 +429,7 @@ def test_a_bomb_that_lies_is_found_by_the_check_that_follows(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("written", "of_folder", "command", "relative"),
     [
-        # FfDL's example: the folder's name is in the command.
+        # FfDL's example has the folder's name in the command.
         (
             ["keras-test/mnist_cnn.py"],
             True,
@@ -447,12 +447,12 @@ def test_a_bomb_that_lies_is_found_by_the_check_that_follows(tmp_path: Path) -> 
         (["m/a.py", "m/b.py"], True, "cd m && python a.py", None),
         (["m/a.py", "m/lib/b.py"], True, "python -m m.lib.b", None),
         (["m/a.py", "m/conf.yml"], True, "tool --config=m/conf.yml", None),
-        # A word that is the folder's name by chance.
+        # A word that happens to be the folder's name.
         (["model/train.py"], True, "python train.py --output model", ["train.py"]),
         (["model/train.py"], True, "bash -c 'exec python train.py' model", ["train.py"]),
         (["model/train.py", "model/d.csv"], True, "python train.py --data model/d.csv", ["train.py", "d.csv"]),
         (["model/train.py", "model/model/x.py"], True, "python model/x.py", ["train.py", "model/x.py"]),
-        # Of somebody's own zip, too, and nothing is done to it without need.
+        # Also for a zip that users made themselves; it is not changed without need.
         (["m/", "m/train.py"], False, "python m/train.py", None),
         (["m/", "m/train.py"], False, "tool", None),
         (["m/", "m/train.py", "m/lib/", "m/lib/a.py"], False, "python train.py", ["train.py", "lib/", "lib/a.py"]),
@@ -471,7 +471,7 @@ def test_a_command_finds_what_it_names(
 
 
 def test_other_paths_cost_no_unpacking(tmp_path: Path) -> None:
-    """What is compressed is copied as it is: the old client waits for its answer for 10 s."""
+    """Compressed entries are copied as they are: the old client waits only 10 s for its answer."""
     info = special("/u/m/run.sh", stat.S_IFREG | 0o755)
     info.compress_type = zipfile.ZIP_DEFLATED
     data = made(info, ("/u/m/größe.bin", os.urandom(5000)), ("/u/m/text", b"text " * 1000), ("/u/m/empty", b""))

@@ -1,4 +1,4 @@
-"""Which files a command names: what is certain is told, and nothing else."""
+"""The files that a command names: only those that are certain are reported."""
 
 from __future__ import annotations
 

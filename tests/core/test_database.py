@@ -1,4 +1,4 @@
-"""The pool of connections replaces those that Postgres has closed, and asks about no others."""
+"""The pool replaces connections that Postgres has closed, and sends no request to check the others."""
 
 from __future__ import annotations
 

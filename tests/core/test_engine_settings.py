@@ -1,4 +1,4 @@
-"""The forms of engines' settings that a type alone does not check."""
+"""Checks of engines' settings beyond their types."""
 
 from __future__ import annotations
 

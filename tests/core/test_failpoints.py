@@ -1,4 +1,4 @@
-"""Failpoints do nothing, or what the environment says."""
+"""Failpoints do nothing unless the environment arms them."""
 
 from __future__ import annotations
 

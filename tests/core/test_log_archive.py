@@ -1,4 +1,4 @@
-"""The archive's format: what is written is read, joined or not, and what is damaged is said to be."""
+"""The archive's format: written chunks are read back, joined or not, and damage is reported."""
 
 from __future__ import annotations
 

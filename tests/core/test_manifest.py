@@ -1,4 +1,4 @@
-"""What a good manifest becomes: Weft's own, FfDL's, and everything the installation's settings fill in."""
+"""The canonical form of good manifests: Weft's own, FfDL's, and everything that the installation's settings fill in."""
 
 from __future__ import annotations
 
@@ -79,6 +79,7 @@ data_stores:
     training_data: {container: more, include: ["*.tar", 'train/**'], exclude: "*.tmp", shard: none}
     pretrained_model: {container: models, prefix: resnet}
 checkpoint: {every: 1h30m, keep: 5}
+after: [job-one, {job: job-two, on: ended}]
 retries: 2
 max_runtime: 2d
 env: {KEY: yes, OCTAL: 010, NOTHING: , TILDE: ~, HOROVOD_CYCLE_TIME: 20}
@@ -184,6 +185,7 @@ def test_every_field() -> None:
             },
         ],
         "checkpoint": {"every_seconds": 5400.0, "keep": 5},
+        "after": [{"job": "job-one", "on": "completed"}, {"job": "job-two", "on": "ended"}],
         "retries": 2,
         "max_runtime_seconds": 172800.0,
         "env": {"KEY": "yes", "OCTAL": "010", "NOTHING": "", "TILDE": "~", "HOROVOD_CYCLE_TIME": "20"},

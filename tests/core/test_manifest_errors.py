@@ -1,4 +1,5 @@
-"""What is wrong with a manifest is said with its path and line, what stood there and what is accepted: all at once."""
+"""Errors in a manifest are reported all at once, each with its path and line, the value found and the accepted
+values."""
 
 from __future__ import annotations
 
@@ -157,6 +158,21 @@ def test_one_line_that_is_wrong(line: str, path: str, words: str) -> None:
     assert [entry.path for entry in found][:1] == [path]
     assert words in found[0].message
     assert found[0].line == 3
+
+
+@pytest.mark.parametrize(
+    ("after", "path", "words"),
+    [
+        ("build", "after", "expected the id of a job, found 'build'"),
+        ("[job-a, 7]", "after[1]", "expected the id of a job, found '7'"),
+        ("{on: ended}", "after.job", "missing: expected the id of a job"),
+        ("[{job: job-a, on: success}]", "after[0].on", "expected one of: completed, failed, ended"),
+        ("[job-a, job-b, {job: job-a, on: failed}]", "after[2]", "job-a is named twice"),
+    ],
+)
+def test_jobs_that_must_end_before(after: str, path: str, words: str) -> None:
+    found = problem(PLAIN + f"after: {after}\n")
+    assert (found.path, words in found.message) == (path, True), found
 
 
 def test_elastic_needs_a_launcher_that_can() -> None:

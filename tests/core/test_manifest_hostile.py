@@ -1,4 +1,4 @@
-"""Manifests that mean harm, or are none at all: a clear refusal, soon, and no word of a password."""
+"""Hostile manifests, and texts that are no manifests: a clear and quick refusal, which never quotes a password."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def mutated(draw: st.DrawFn) -> str:
 
 
 def outcome(text: str | bytes, overrides: dict[str, str] | None = None) -> ParsedManifest | None:
-    """What the parser made of it; None when it refused, with problems that can be shown."""
+    """The parser's result; None when it refused, with problems that can be shown."""
     try:
         return parse_manifest(text, SETTINGS, overrides=overrides)
     except ManifestError as error:

@@ -162,7 +162,7 @@ _FIXED: dict[str, Any] = {
 
 
 def _value(column: Column[Any], checks: dict[str, str]) -> Any:
-    """Something that fits a column of the newest schema."""
+    """A value that fits a column of the newest schema."""
     place = f"{column.table.name}.{column.name}"
     if place in _FIXED:
         return _FIXED[place]
@@ -207,7 +207,7 @@ def _columns(connection: Connection) -> dict[str, list[str]]:
 
 
 def test_each_migration_goes_up_and_down_over_rows(empty: Engine) -> None:
-    """As an upgrade does: over what an older Weft has written, and while it writes. None of it is lost."""
+    """As in an upgrade: over the rows of an older Weft, and while it writes. None of them is lost."""
     migrate.upgrade(empty)
     with empty.begin() as connection:
         _fill(connection)
@@ -223,7 +223,7 @@ def test_each_migration_goes_up_and_down_over_rows(empty: Engine) -> None:
         with empty.begin() as connection:
             newer = _columns(connection)
             for table, names in columns.items() if migration.revision != _STOPPED else ():
-                # The older version knows only these. What is new must not be missed before a conflict is found.
+                # The older version writes only these: without the newer ones, the insert must reach its conflict.
                 known = ", ".join(f'"{name}"' for name in names if name in newer[table])
                 rows = f'insert into "{table}" ({known}) select {known} from "{table}"'
                 connection.execute(text(f"{rows} on conflict do nothing"))

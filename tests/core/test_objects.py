@@ -1,4 +1,4 @@
-"""Objects on a real S3 server, and the errors a user gets to see."""
+"""Objects on a real S3 server, and the errors that a user sees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The door for users' URLs: whom it calls, and what it takes from them."""
+"""Calls of users' URLs: the addresses that are called, and the answers that are accepted."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_name_without_an_address() -> None:
 
 
 def test_the_address_that_was_checked_is_the_one_that_is_called() -> None:
-    """A name server that gives another address the second time has nobody who asks it a second time."""
+    """A name is resolved once only, so a name server can't give another address the second time."""
     answers = iter([["127.0.0.1"]])
     with server(sends(GOOD)) as (port, asked):
         door = Outgoing(["127.0.0.1"], resolve=lambda host, port: next(answers))

@@ -1,4 +1,4 @@
-"""What the service and the agent each know about packages, and have to know alike."""
+"""Rules about packages of which the service and the agent have a copy each: the copies are equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The registry on a real Postgres: versions, references, stages, and what may be deleted."""
+"""The registry on a real Postgres: versions, references, stages, and deletions."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_completed_job_becomes_the_next_version_in_the_same_transaction(databa
     def lost() -> None:
         with database.transaction() as session:
             finished(Scope(session, "proj-ours"), registers("digits"))
-            raise RuntimeError  # and with the transaction goes what completed the job
+            raise RuntimeError  # the transaction is rolled back, and the job's completion with it
 
     with pytest.raises(RuntimeError):
         lost()
@@ -79,7 +79,7 @@ def test_a_completed_job_becomes_the_next_version_in_the_same_transaction(databa
             ("model", "registered as digits@2"),
             ("state", "completed"),
         ]
-        # Once more, by hand or by whatever repeats itself: it is what it is.
+        # Registered once more, by hand or by a repeated request: it stays the same version.
         _, again, new = registry.register(session, second, "digits")
         assert (again.number, new, model.counter) == (2, False, 2)
         _, other, new = registry.register(session, second, "numbers")

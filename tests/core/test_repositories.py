@@ -1,4 +1,4 @@
-"""Which commit a ref is, asked of git's own server."""
+"""The commit of a ref, by git's own server."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def new_job(project: str) -> Job:
 
 
 def projects_of(session: Session, query: Select[Any] | None = None) -> list[str]:
-    """The projects of the jobs, or of what the query finds."""
+    """The projects of the jobs, or of the rows that the query finds."""
     return sorted(session.scalars(select(Job.project_id) if query is None else query))
 
 
@@ -369,7 +369,7 @@ def test_down_and_up_while_the_api_runs(database: Database, confined: Database) 
         Scope(session, OURS)
         assert projects_of(session) == [OURS]
     migrate.downgrade(database.engine, "0026-1")
-    with confined.transaction() as session:  # as before: the conditions of the queries alone
+    with confined.transaction() as session:  # as before: the conditions in the queries are the only protection
         scope = Scope(session, OURS)
         assert projects_of(session) == [OURS, THEIRS]
         # Of columns that every version has: this version's rows have more.

@@ -83,13 +83,13 @@ def test_the_data_store_of_the_settings(
         assert setup.main([]) == 0
         credentials = {"user_name": "users", "password": "of users"}
         assert stored(database, configured) == (configured.s3.endpoint, credentials)
-    # It follows the settings: the address that users reach, and a new password.
+    # The data store follows the settings: the address that users reach, and a new password.
     monkeypatch.setenv("WEFT_S3__PUBLIC_ENDPOINT", "https://s3.example.org")
     monkeypatch.setenv("WEFT_DATASTORE__SECRET_KEY", "another")
     assert setup.main([]) == 0
     credentials["password"] = "another"
     assert stored(database, configured) == ("https://s3.example.org", credentials)
-    # One that somebody has pointed elsewhere, with credentials of their own, stays.
+    # A data store that somebody has pointed elsewhere, with other credentials, stays.
     theirs = {"user_name": "theirs", "password": "own"}
     with database.transaction() as session:
         row = session.query(Datastore).one()

@@ -1,4 +1,4 @@
-"""The store's rules on a real Postgres: the tenant-scoped door, the verbs, and what the database itself refuses."""
+"""The store's rules on a real Postgres: the tenant-scoped door, the verbs, and the constraints of the database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The manifest's sweep, and the search: what it proposes is in the space, and depends on nothing but its arguments."""
+"""The manifest's sweep, and the search: its proposals are in the space, and depend on nothing but its arguments."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_another_seed_makes_other_choices() -> None:
 
 @pytest.mark.parametrize("search", ["tpe", "cmaes"])
 def test_a_search_that_learns_finds_better_values_than_chance(search: str) -> None:
-    """The same seeds always, so this is no question of luck."""
+    """The seeds are always the same, so the outcome does not depend on luck."""
     space = {"x": {"uniform": [-5, 5]}, "y": {"uniform": [-5, 5]}}
     best = {}
     for name in (search, "random"):

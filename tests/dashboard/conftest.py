@@ -48,7 +48,7 @@ def chromium() -> str:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        # By another name than localhost a page over http is not secure: there is less that a browser offers it.
+        # By a name other than localhost, a page over http is not secure, and the browser offers it fewer functions.
         rules = f"--host-resolver-rules=MAP {INSECURE} 127.0.0.1"
         chrome = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox", rules])
         yield chrome

@@ -1,4 +1,4 @@
-"""Pages that need no worker: the API alone serves them, and agents' calls make the jobs' lives."""
+"""Pages that need no worker: the API alone serves them, and agents' calls move the jobs on."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def test_the_list_shows_sorts_and_filters_by_a_metric(page: Page, jobs: list[str
 
 
 def test_a_zip_is_submitted_by_a_page_that_is_not_secure(browser: Browser, site: Site, stack: Stack) -> None:
-    """The browser offers it no hash: code and manifest go together then."""
+    """The browser offers such a page no hash function, so code and manifest are sent together."""
     with visiting(browser, Site(site.url.replace("127.0.0.1", INSECURE), site.token)) as context:
         page = new_tab(context)
         page.goto("/submit")

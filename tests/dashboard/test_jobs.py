@@ -134,7 +134,7 @@ def test_who_follows_too_slowly_is_led_to_the_lines_left_out(page: Page, running
     left_out: list[int] = []
 
     def behind(route: Route) -> None:
-        """What the API sends to who is too slow: no lines, but which ones they would have been. Then nothing more."""
+        """As the API answers a slow client: with the numbers of the lines left out, once, and no lines."""
         if left_out:
             return route.abort()
         first = int(re.findall(r"from=(\d+)", route.request.url)[0])
@@ -167,7 +167,7 @@ def test_a_log_is_followed_to_its_end_and_searched(page: Page, running_job: weft
     page.locator("h1").click()
     for key in "gg":
         page.keyboard.press(key)
-    # As text, as a colour, and as what a terminal would show.
+    # Markup appears as text, colours as colours, and a progress bar as a terminal shows it.
     expect(log.locator(".a-bold.a-red")).to_have_text("careful")
     expect(log).to_contain_text("<script>window.broken = 1</script>")
     expect(log.locator("img, script, .log-text a")).to_have_count(0)
@@ -219,7 +219,7 @@ def test_the_page_of_a_job_that_has_ended(page: Page, running_job: weft.Job) -> 
 
 def test_gpus_share_their_charts(page: Page, running_job: weft.Job) -> None:
     running_job.wait(timeout=120)
-    # The job's disk and network by other names, as there may be no GPU here.
+    # The job's disk and network metrics, renamed: this machine may have no GPU.
     names = {"disk_read": "gpu0_percent", "disk_write": "gpu1_percent", "net_in": "gpu0_power_w"}
 
     def renamed(route: Route) -> None:
@@ -276,7 +276,7 @@ def test_rerun_with_another_manifest_halt_and_resume(
 
 
 def test_every_page_can_be_used_by_everyone(page: Page, running_job: weft.Job) -> None:
-    """No serious fault that axe knows, in both themes; and nothing runs out of a phone's screen."""
+    """axe finds no serious fault in either theme, and nothing reaches beyond a phone's screen."""
     running_job.wait(timeout=120)
     job = f"/jobs/{running_job.id}"
     for url, shown in (

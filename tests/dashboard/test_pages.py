@@ -1,4 +1,5 @@
-"""Cluster, models, data stores, secrets, tokens and administration: what one sees, may do, and may not."""
+"""Cluster, models, data stores, secrets, tokens and administration: what users see, and what they may and may not
+do."""
 
 from __future__ import annotations
 
@@ -94,7 +95,7 @@ def test_a_model_is_promoted_and_deleted(page: Page, viewer: Page, stack: Stack)
     viewer.goto("/models/digits")
     expect(viewer.get_by_role("link", name="Download version 1")).to_be_visible()
     expect(viewer.get_by_role("button", name=re.compile("Promote|Delete|Take"))).to_have_count(0)
-    # Refused while a stage is at it; the API's words are shown.
+    # Refused while a stage points to the version; the API's message is shown.
     page.get_by_role("button", name="Delete", exact=True).click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("button", name="Delete").click()
@@ -135,7 +136,7 @@ def test_every_page_goes_on_when_the_api_is_back(context: BrowserContext, runnin
         refused.append(route.request.url)
         route.abort("connectionrefused")
 
-    # As a browser sees a server that is down: neither data nor code comes.
+    # As a browser sees a server that is down: it gets neither data nor code.
     context.route("**/*", refuse)
     for page, link, _ in tabs:
         if link:

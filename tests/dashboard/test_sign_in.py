@@ -1,4 +1,4 @@
-"""Signing in by a link, and what the sign-in page says of where a token is. The API alone serves that page."""
+"""Signing in by a link, and the hint of the sign-in page about the place of a token. The API alone serves that page."""
 
 from __future__ import annotations
 
@@ -78,13 +78,13 @@ def test_a_link_signs_in_once_and_leaves_no_trace(stranger: BrowserContext, site
     expect(page.get_by_text("`weft login --browser` prints another")).to_be_visible()
     expect(page.get_by_role("button", name="Sign in", exact=True)).to_be_visible()
     expect(page).to_have_url(f"{site.url}/signin")
-    # Another link in the same tab: the browser loads no page for what stands behind the #.
+    # Another link in the same tab: the browser loads no page when only the part behind the # changes.
     page.evaluate("address => { window.location.href = address }", link(site))
     expect(page.get_by_role("heading", name="Jobs", exact=True)).to_be_visible()
 
 
 def test_who_is_signed_in_is_asked_before_a_link_changes_that(page: Page, api: Api, ann: Person) -> None:
-    """Or a stranger's link could have them work in the stranger's name."""
+    """Otherwise users could be led to work in a stranger's name by the stranger's link."""
     other = api.person()
     opened = link(Site(api.url, other.token))
     page.goto(opened)

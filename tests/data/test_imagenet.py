@@ -1,4 +1,4 @@
-"""The archives of ILSVRC2012: which image is of which class, and what is refused."""
+"""The archives of ILSVRC2012: the classes of the images, and refused archives."""
 
 from __future__ import annotations
 

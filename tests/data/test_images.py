@@ -1,4 +1,4 @@
-"""Single images: what is kept as it is, what is made anew, and what is corrupt."""
+"""Single images: kept unchanged, encoded anew, or corrupt."""
 
 from __future__ import annotations
 

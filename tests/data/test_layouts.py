@@ -1,4 +1,5 @@
-"""What is written, read back by others: tarfile for WebDataset, Pillow for all. TensorFlow reads it in tests/e2e."""
+"""Written data sets, read back by other libraries: tarfile for WebDataset, Pillow for all. TensorFlow reads it in
+tests/e2e."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Killed in the middle and started again: nothing doubled, nothing lost, what is done not done again."""
+"""Killed in the middle and started again: nothing is doubled, lost or done a second time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rendering the chart with the real Helm, and looking things up in what comes out."""
+"""Rendering the chart with the real Helm, and finding objects in its output."""
 
 from __future__ import annotations
 

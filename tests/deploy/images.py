@@ -92,7 +92,7 @@ def _wheel(folder: Path, packages: Path) -> None:
 
 
 def _dependencies() -> list[str]:
-    """What the wheel wants with [server], in the versions that are installed here."""
+    """The wheel's dependencies with [server], in the versions that are installed here."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     wanted = [Requirement(line) for line in project["dependencies"]] + _extra(
         "server", project["optional-dependencies"]
@@ -106,7 +106,7 @@ def _dependencies() -> list[str]:
 
 
 def _extra(name: str, extras: Mapping[str, list[str]]) -> list[Requirement]:
-    """What an extra stands for; of extras of Weft's own, what those stand for."""
+    """The requirements of an extra; extras of Weft itself are resolved to theirs."""
     wanted = [Requirement(line) for line in extras[name]]
     others = [
         found

@@ -126,7 +126,7 @@ def test_s3_takes_no_other_key(bundled: Bundled) -> None:
 
 
 def test_s3_has_one_way_in(bundled: Bundled) -> None:
-    """Master, filer, volume server, and gRPC beside S3 believe whoever reaches them."""
+    """Master, filer, volume server, and gRPC beside S3 trust everyone who reaches them."""
     pod = ("exec", "weft-s3-0", "-c", "entrance", "-n", bundled.namespace, "--")
     text = bundled.kube.kubectl(*pod, "cat", "/proc/net/tcp", "/proc/net/tcp6")
     sockets = [line.split()[1:4] for line in text.splitlines() if ":" in line.split()[1]]

@@ -1,4 +1,4 @@
-"""What the chart renders: objects that Kubernetes takes, pods that are restricted, and nothing secret in the open."""
+"""The rendered chart: objects that Kubernetes accepts, restricted pods, and no secret in the open."""
 
 from __future__ import annotations
 

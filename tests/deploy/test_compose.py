@@ -1,4 +1,5 @@
-"""docker-compose.yml, as far as it can be held against what it names (tests/containers has it on a real engine).
+"""docker-compose.yml, as far as it can be checked against the programs that it names (tests/containers has it on a real
+engine).
 
 There need not be a container engine: the commands and settings that it gives are tried on the programs themselves.
 """

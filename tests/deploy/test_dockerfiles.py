@@ -1,6 +1,6 @@
 """The Dockerfiles of API and worker, without a container engine; tests/containers builds them on one.
 
-What they copy is there, what they install is what the code imports, and the health checks that they bring work.
+The files that they copy exist, they install exactly the packages that the code imports, and their health checks work.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who reaches whom: the policies, evaluated on the chart's own pods and on learners as the engine makes them."""
+"""The network policies, evaluated on the chart's own pods and on learners as the engine makes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings that the chart renders are ones that Weft reads, and say what the values say."""
+"""Weft reads the settings that the chart renders, and they mean what the values say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wrong values are refused before anything is installed, with words that say which and why."""
+"""Wrong values are refused before anything is installed, with the name of the value and the reason."""
 
 from __future__ import annotations
 

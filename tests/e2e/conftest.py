@@ -19,7 +19,7 @@ SETTINGS = {
     "WEFT_TIMINGS__ELASTIC_COOLDOWN": "4",
     # The repositories of these tests.
     "WEFT_OUTGOING__ALLOW": json.dumps(["127.0.0.1"]),
-    # Jobs that write nothing are soon told of.
+    # Jobs that write nothing soon get a warning.
     "WEFT_TIMINGS__NO_OUTPUT": "7",
 }
 

@@ -61,7 +61,7 @@ def test_jobs_go_on_in_a_restored_installation(
         assert f"step {STEPS - 1}" in said_by_it
         model = restored.download_file("model.txt", tmp_path / "model.txt")
         assert model.read_text() == f"trained for {STEPS} steps\n"
-        # What had ended before is as it was, and what waited has its turn.
+        # The job that had ended before is unchanged, and the waiting jobs have their turn.
         assert lines(other.client.jobs.get(done.id)) == lines(done)
         kept = other.client.jobs.get(done.id).download_file("learner-1.txt", tmp_path / "kept.txt")
         assert kept.read_text() == "3\n"

@@ -16,7 +16,7 @@ from tests.e2e.stack import PROGRAMS, REPOSITORY, Stack, alive, follow_to, lines
 import weft
 
 STEPS = 20
-"""That jobs train at least; most of them go on until the test has seen what it waits for."""
+"""The least number of steps of a job; most continue until the test has seen the awaited event."""
 
 
 def start(stack: Stack, framework: str, command: str) -> weft.Job:
@@ -89,7 +89,6 @@ def check_result(stack: Stack, job: weft.Job, folder: Path) -> None:
 
 
 # The first job of an image builds its environment.
-@pytest.mark.timeout(900)
 def test_torchrun_goes_on_with_fewer_and_then_with_more(stack: Stack, tmp_path: Path) -> None:
     go = tmp_path / "go"
     job = start(stack, "pytorch", f"exec python elastic_plain.py {STEPS} 0.1 1 {go}")
@@ -108,7 +107,6 @@ def test_torchrun_goes_on_with_fewer_and_then_with_more(stack: Stack, tmp_path: 
     assert "round 3: 2 processes in 2 learners (1, 3); learner 3 joined" in shown
 
 
-@pytest.mark.timeout(900)
 def test_torchrun_goes_on_when_only_the_leaders_process_is_killed(stack: Stack, tmp_path: Path) -> None:
     # What a killed process has written in its last seconds may be torn, so checkpoints are some seconds apart.
     go = tmp_path / "go"
@@ -123,7 +121,6 @@ def test_torchrun_goes_on_when_only_the_leaders_process_is_killed(stack: Stack, 
     check_result(stack, job, tmp_path)
 
 
-@pytest.mark.timeout(900)
 def test_a_learner_whose_program_fails_is_lost_and_its_peer_is_not(stack: Stack, tmp_path: Path) -> None:
     go = tmp_path / "go"
     go.touch()
@@ -134,7 +131,6 @@ def test_a_learner_whose_program_fails_is_lost_and_its_peer_is_not(stack: Stack,
     assert "ValueError: a bug" in lines(job, 2)
 
 
-@pytest.mark.timeout(900)
 def test_horovods_learners_come_and_go(stack: Stack, tmp_path: Path) -> None:
     """In one job, as each process imports PyTorch."""
     go, blind = tmp_path / "go", tmp_path / "blind"
@@ -161,7 +157,6 @@ def test_horovods_learners_come_and_go(stack: Stack, tmp_path: Path) -> None:
     assert "weft: training has ended before this learner could join it" in lines(job, 4)
 
 
-@pytest.mark.timeout(1500)
 @pytest.mark.parametrize(
     ("name", "program"), [("mnist-torchrun", "train.py"), ("mnist-horovod-pytorch", "train_elastic.py")]
 )

@@ -1,4 +1,4 @@
-"""Jobs that wait for an environment: they hold nothing, and no build outlives those who wait for it."""
+"""Jobs that wait for an environment: they hold nothing, and no build outlives the jobs that wait for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from weft_core import processes
 from weft_workers.environments import EnvironmentBuilder
 from weft_workers.supervision import waits
 
-pytestmark = pytest.mark.timeout(900)
 IMAGE = "python:3.11"
 
 

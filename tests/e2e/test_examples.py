@@ -36,7 +36,6 @@ def points(stack: Stack, job: weft.Job) -> dict[tuple[str, int], int]:
 
 
 # The first run of an image builds its environment; Horovod is compiled twice (PyTorch, TensorFlow).
-@pytest.mark.timeout(1500)
 @pytest.mark.parametrize("name", ["mnist-horovod-tensorflow", "mnist-tensorflow-mirrored"])
 def test_example(stack: Stack, digits: Path, name: str) -> None:
     """Those of PyTorch are killed below, and trained in test_elastic.py and test_local_run.py."""
@@ -114,7 +113,6 @@ def epoch(line: str) -> int:
     return int(found[1]) if found else 0
 
 
-@pytest.mark.timeout(1500)
 def test_a_horovod_learner_that_is_killed_costs_an_epoch_at_most(stack: Stack, digits: Path, tmp_path: Path) -> None:
     """And the model that is stored can be loaded and evaluated."""
     job = train_and_kill(stack, tmp_path, "mnist-horovod-pytorch", "manifest.yml", "train.py", {1: 1})
@@ -130,7 +128,6 @@ def test_a_horovod_learner_that_is_killed_costs_an_epoch_at_most(stack: Stack, d
     assert float(done.stdout.split("accuracy:")[1].split()[0]) >= 0.95
 
 
-@pytest.mark.timeout(1500)
 def test_fsdp_goes_on_from_its_learners_shards(stack: Stack, digits: Path, tmp_path: Path) -> None:
     """A learner is killed; later another job goes on from the shards with another number of learners."""
     save, program = "torch.distributed.checkpoint.save", "train_fsdp.py"
@@ -146,7 +143,6 @@ def test_fsdp_goes_on_from_its_learners_shards(stack: Stack, digits: Path, tmp_p
     assert sum(epoch(line) > 0 for line in lines(again)) == 1
 
 
-@pytest.mark.timeout(1500)
 def test_one_program_for_one_worker_and_for_several(stack: Stack, digits: Path, tmp_path: Path) -> None:
     """MultiWorkerMirroredStrategy goes on after its last epoch when a learner is killed; alone, MirroredStrategy."""
     example, manifest, program = "mnist-tensorflow-mirrored", "manifest-workers.yml", "train_workers.py"
@@ -192,7 +188,6 @@ def perplexities(said: Iterable[str]) -> tuple[list[float], list[float]]:
     return [float(value) for value in trained], [float(value) for value in evaluated]
 
 
-@pytest.mark.timeout(1500)
 def test_a_language_model_learns_with_lora(stack: Stack, animals: None) -> None:
     """From a snapshot of the Hub. The adapter on the model, and the merged model, are as good as the job has said."""
     folder = EXAMPLES / "llm-finetune"
@@ -216,7 +211,6 @@ def test_a_language_model_learns_with_lora(stack: Stack, animals: None) -> None:
         assert any(path.endswith(name) for path in stored), stored
 
 
-@pytest.mark.timeout(1500)
 def test_a_language_model_is_sharded_over_two_learners(stack: Stack, animals: None, tmp_path: Path) -> None:
     """A learner is killed; later another job goes on from the shards, alone, and its model can be loaded."""
     command = command_of("manifest-fsdp.yml").removeprefix("python ")

@@ -48,8 +48,8 @@ def test_a_learner_that_the_kernel_kills_for_memory(stack: Stack) -> None:
     assert "was killed: out of memory (limit 128 MiB)" in job.reason
 
 
-def test_a_gpu_without_memory_left_is_told_as_that(stack: Stack) -> None:
-    """By PyTorch's own exception, raised by hand: tests/gpu has a GPU's real one."""
+def test_a_gpu_without_memory_left_is_reported_as_that(stack: Stack) -> None:
+    """PyTorch's own exception, raised by hand; tests/gpu has the real one of a GPU."""
     said = "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 is full."
     wanted = manifest(f"python -c 'import torch; raise torch.OutOfMemoryError(\"{said}\")'", memory="2 GiB")
     wanted["framework"] |= {"name": "pytorch", "version": "2.13", "launcher": "none"}

@@ -12,14 +12,12 @@ import pytest
 import yaml
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tests.e2e.stack import REPOSITORY, Stack, lines
-from tests.environments import FIRST_RUN, python_of
+from tests.environments import python_of
 
 import weft
 
 EXAMPLES = REPOSITORY / "examples"
 CIFAR, CATS = EXAMPLES / "cifar10-resnet18", EXAMPLES / "cats-dogs-densenet"
-
-pytestmark = pytest.mark.timeout(FIRST_RUN)
 
 
 def make(script: str, *arguments: str | Path) -> None:

@@ -35,7 +35,6 @@ def images(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 # The first run of an image builds its environment.
-@pytest.mark.timeout(1500)
 @pytest.mark.parametrize(
     ("folder", "manifest", "more", "distribution", "model"),
     [
@@ -86,7 +85,6 @@ def test_it_trains_on_two_learners(
     assert summary["top_1"] == pytest.approx(validated[-1], abs=1e-4)
 
 
-@pytest.mark.timeout(1500)
 def test_a_benchmark_is_measured_printed_and_kept(stack: Stack, tmp_path: Path) -> None:
     plot = tmp_path / "scaling.svg"
     small = "--depth 18 --width 8 --image-size 32 --batch-size 4 --memory 2Gb"

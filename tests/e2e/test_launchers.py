@@ -7,7 +7,6 @@ from tests.e2e.stack import Stack, lines, manifest
 
 
 # The first job of an image builds its environment.
-@pytest.mark.timeout(900)
 def test_two_learners_that_start_torchrun_themselves_are_one_gang(stack: Stack) -> None:
     framework = {"name": "pytorch", "command": "torchrun sum_torch.py"}
     job = stack.train(manifest("", learners=2, cpus=1, memory="3Gb", framework=framework))
@@ -17,7 +16,6 @@ def test_two_learners_that_start_torchrun_themselves_are_one_gang(stack: Stack) 
         assert f"learner {learner}: rank {learner - 1} of 2, sum 3" in lines(job, learner)
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("framework", "launcher"),
     [

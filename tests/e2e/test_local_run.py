@@ -339,7 +339,6 @@ def test_what_can_not_be_is_said_before_anything_starts(desk: Desk) -> None:
 
 
 # The first job of an image builds its environment.
-@pytest.mark.timeout(1500)
 @pytest.mark.parametrize("launcher", ["horovod", "tensorflow"])
 def test_two_learners_meet(desk: Desk, launcher: str) -> None:
     """By what the launcher says of the gang. test_launchers.py shows that the frameworks understand it."""
@@ -348,7 +347,6 @@ def test_two_learners_meet(desk: Desk, launcher: str) -> None:
     desk.nothing_is_left()
 
 
-@pytest.mark.timeout(1500)
 def test_two_learners_of_ray_meet(desk: Desk) -> None:
     framework = {"name": "ray", "command": "python ray_nodes.py"}
     done = desk.run(desk.manifest("", learners=2, cpus=1, memory="3Gb", framework=framework))
@@ -397,7 +395,6 @@ def test_a_kept_data_store_is_opened_with_the_environments_credentials(desk: Des
     desk.nothing_is_left()
 
 
-@pytest.mark.timeout(1500)
 def test_an_example_runs_here_and_then_the_same_one_in_the_service(desk: Desk, stack: Stack, digits: Path) -> None:
     name = "mnist-torchrun"
     folder = EXAMPLES / name

@@ -1,4 +1,4 @@
-"""From all that a program may say to what its user reads."""
+"""Metrics from every source of a program, to the output that its user reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program that logs with MLflow runs as it is: what it logs is the job's."""
+"""A program that logs with MLflow runs as it is, and the job keeps what it logs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import mlflow
 import pytest
 from mlflow import MlflowClient
 from tests.e2e.stack import Stack, lines, manifest, series
-from tests.environments import FIRST_RUN, python_with
+from tests.environments import python_with
 
 # One environment for all libraries, which is built once on a machine.
 _PACKAGES = [
@@ -77,7 +77,6 @@ def _refusals(stack: Stack) -> list[str]:
     return [line for line in told if "/mlflow/" in line][-100:]
 
 
-@pytest.mark.timeout(FIRST_RUN)  # the first run on a machine builds the environment
 @pytest.mark.parametrize("library", _LIBRARIES)
 def test_what_libraries_log_is_the_jobs(stack: Stack, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     command = f"python mlflow_loggers.py {library}"

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from tests.e2e.stack import REPOSITORY, Stack, eventually, lines, manifest
 
 import weft
@@ -46,7 +45,6 @@ def test_versions_in_wefts_own_store(stack: Stack, tmp_path: Path) -> None:
     assert (tmp_path / "tiny/weights").read_text() == "tiny@1 1 one\n", "learner 1 stores last"
 
 
-@pytest.mark.timeout(1500)
 def test_transfer_learning(stack: Stack, digits: Path, tmp_path: Path) -> None:
     stack.client.data.create("default:models")
     first = completed(stack.client.train(TRANSFER / "manifest-base.yml", TRANSFER))

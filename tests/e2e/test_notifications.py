@@ -6,7 +6,6 @@ import hashlib
 import hmac
 from typing import Any
 
-import pytest
 from tests.e2e.stack import Stack, eventually, manifest
 from tests.receivers import receiver
 
@@ -23,7 +22,6 @@ time.sleep(600)
 """
 
 
-@pytest.mark.timeout(400)
 def test_a_completed_job_posts_a_signed_webhook(stack: Stack) -> None:
     stack.client.secrets.set("hook-key", KEY)
     with receiver() as hook:
@@ -49,7 +47,6 @@ def delivered(job: weft.Job) -> list[weft.models.Delivery]:
     return [delivery for delivery in job.deliveries() if delivery.state == "delivered"]
 
 
-@pytest.mark.timeout(400)
 def test_rules_notify_and_halt(stack: Stack) -> None:
     with receiver() as hook:
         rules: list[dict[str, Any]] = [

@@ -1,4 +1,4 @@
-"""Data sets that `weft data prepare` has put into the embedded S3, read back by those who will train on them."""
+"""Data sets that `weft data prepare` has put into the embedded S3, read back by the frameworks that train on them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ def true_classes(ilsvrc: Path) -> dict[str, str]:
 
 
 # The first run builds TensorFlow's environment.
-@pytest.mark.timeout(1500)
 def test_tensorflow_reads_every_record_that_was_put_into_s3(stack: Stack, ilsvrc: Path, tmp_path: Path) -> None:
     place = "default:prepared/imagenet/64"
     done = stack.weft("data", "prepare", "imagenet", str(ilsvrc), place, "--resize", "64", "--records", "16")

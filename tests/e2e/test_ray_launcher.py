@@ -85,7 +85,6 @@ def check_clothes(stack: Stack, job: weft.Job, clothes: Path, folder: Path, accu
 
 
 # The image's first job builds its environment.
-@pytest.mark.timeout(1500)
 @pytest.mark.parametrize("example", ["manifest.yml", "manifest-horovod.yml"])
 def test_clothes(stack: Stack, clothes: Path, tmp_path: Path, example: str) -> None:
     job = stack.client.train(FASHION / example, FASHION)
@@ -98,7 +97,6 @@ def test_clothes(stack: Stack, clothes: Path, tmp_path: Path, example: str) -> N
     assert not any(folder.exists() for folder in folders)
 
 
-@pytest.mark.timeout(1500)
 def test_a_cluster_of_its_own_on_a_ray_cluster(tmp_path: Path) -> None:
     """The job's packages are built on the outer cluster, whose token and address its programs never see. Both nodes of
     the job's own cluster have the packages and the data, and what the program stores comes to S3.

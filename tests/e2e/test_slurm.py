@@ -1,16 +1,14 @@
-"""A batch script of Slurm's, submitted by ``weft sbatch``."""
+"""A Slurm batch script, submitted by ``weft sbatch``."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from tests.e2e.stack import Stack, lines
 
 PROGRAMS = Path(__file__).parent / "programs"
 
 
-@pytest.mark.timeout(900)
 def test_a_batch_script_runs_on_two_learners(stack: Stack, tmp_path: Path) -> None:
     (tmp_path / "train.sh").write_bytes((PROGRAMS / "slurm.sh").read_bytes())
     options = [f"--chdir={tmp_path}", "--set", "cpus=0.5"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from tests.e2e.stack import Stack, eventually, manifest
 
 # It reads its parameters in all three ways, and its value is the same each time that it runs.
@@ -31,7 +30,6 @@ def sweep(**changes: Any) -> dict[str, Any]:
     return manifest(command, sweep=search, env={"X": "${sweep.x}"})
 
 
-@pytest.mark.timeout(600)
 def test_a_sweep_goes_on_whoever_is_killed(stack: Stack) -> None:
     client = stack.client
     calm = client.sweep(sweep())

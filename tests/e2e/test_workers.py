@@ -96,7 +96,7 @@ def test_a_part_of_the_workers_is_an_error_and_given_back(notebook: weft.Client,
     launch = partial(weft.launch_workers, n=2, memory=0.2, framework="python", client=notebook)
     ids = launch(cpu=cpus / 2, code="print('started')")
     waiting = notebook.job(ids[0].partition(".")[0])
-    eventually(lambda: "CPU" in waiting.refresh().reason, "it is told what it waits for")
+    eventually(lambda: "CPU" in waiting.refresh().reason, "it shows what it waits for")
     with pytest.raises(weft.WorkersTimeout, match=r"none of them runs .*CPU") as error:
         weft.await_workers(ids, timeout_seconds=1, client=notebook)
     assert [failure["id"] for failure in error.value.failures] == ids

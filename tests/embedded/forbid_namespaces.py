@@ -1,6 +1,6 @@
 """``forbid_namespaces.py PROGRAM [ARGUMENT…]``: runs it as Docker does by default, where user namespaces are forbidden.
 
-As there, it is the kernel's system call filter that says no to ``unshare`` and ``clone``.
+As there, the kernel's system call filter refuses ``unshare`` and ``clone``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Running ``python -m weft_embedded`` as a user does, and looking at what it runs."""
+"""Running ``python -m weft_embedded`` as a user does, and examining its processes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Weft:
         }
 
     def processes(self) -> dict[int, str]:
-        """Every living process that belongs to this home, whoever its parent is, with its command."""
+        """Every living process that belongs to this home, whatever its parent, with its command."""
         found = {}
         for folder in Path("/proc").iterdir():
             try:

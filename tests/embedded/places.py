@@ -1,4 +1,4 @@
-"""What `make setup` left, moved to another place, and used there as a stranger would."""
+"""The result of `make setup`, moved to another place, and used there as a stranger would."""
 
 from __future__ import annotations
 

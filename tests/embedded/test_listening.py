@@ -54,15 +54,15 @@ def folder() -> Iterator[Path]:
 @pytest.mark.parametrize(
     ("host", "message"),
     [
-        ("http://10.0.0.5", "an address or a name of this machine is wanted, without port or scheme, such as "),
-        ("10.0.0.5:8080", "an address or a name of this machine is wanted, without port or scheme, such as "),
-        ("", "an address or a name of this machine is wanted"),
+        ("http://10.0.0.5", "expected an address or a name of this machine, without port or scheme, such as "),
+        ("10.0.0.5:8080", "expected an address or a name of this machine, without port or scheme, such as "),
+        ("", "expected an address or a name of this machine"),
         ("203.0.113.7", "203.0.113.7 is no address of this machine, which has "),
         ("2001:db8::7", "2001:db8::7 is no address of this machine, which has "),
         ("224.0.0.1", "224.0.0.1, a multicast address"),
         ("nowhere.invalid", "can't listen at nowhere.invalid: "),
-        ("0.0.0.0", "0.0.0.0 listens everywhere and says nobody where to find it: give the address "),
-        ("::", ":: listens everywhere and says nobody where to find it: give the address "),
+        ("0.0.0.0", "0.0.0.0 listens everywhere, which does not say where to find it: give the address "),
+        ("::", ":: listens everywhere, which does not say where to find it: give the address "),
     ],
 )
 def test_hosts_that_make_no_sense(folder: Path, capsys: pytest.CaptureFixture[str], host: str, message: str) -> None:
@@ -146,7 +146,7 @@ def test_open_to_others_and_closed_again(folder: Path, address: str) -> None:
         wait_for(lambda: weft.parts()["gate"]["state"] == "running", "the gate runs again")
         assert store.get_object(Bucket="digits", Key="a")["Body"].read() == body
 
-        # The next `up` takes the same addresses, because learners come back to them, unless it is told another one.
+        # The next `up` takes the same addresses, because learners come back to them, unless `--host` names another one.
         weft.run("down")
         printed = weft.run("env").stdout
         assert f"WEFT_API__HOST={address}\n" in printed

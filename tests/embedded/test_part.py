@@ -1,4 +1,4 @@
-"""A part by itself: it dies with its supervisor, and what an earlier one left is ended before it starts."""
+"""A part by itself: it dies with its supervisor, and the processes of an earlier one are ended before it starts."""
 
 from __future__ import annotations
 

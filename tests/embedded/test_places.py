@@ -1,4 +1,4 @@
-"""What `make setup` left works wherever it is moved: each case starts everything there and trains a job."""
+"""The result of `make setup` works wherever it is moved: each case starts everything there and trains a job."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ import pytest
 import yaml
 from tests.e2e.stack import manifest
 from tests.embedded.places import FORBID_NAMESPACES, USER, Checkout, Visitor, as_ordinary_user
+from tests.environments import FIRST_RUN
 
-pytestmark = pytest.mark.timeout(1500)  # a first run may build an environment, on a busy machine
+pytestmark = pytest.mark.timeout(FIRST_RUN)
 
 for_root = pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: only root can make this place")
 
@@ -80,7 +81,7 @@ def train(visitor: Visitor, *, home: Path | None = None, umask: str = "022") -> 
 
 
 def owners(pid: int, data: Path) -> dict[str, list[int]]:
-    """Who a process is, outside and inside of its user namespace, and who owns its data."""
+    """The users of a process outside and inside its user namespace, and the owner of its data."""
     status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     maps = [[int(word) for word in line.split()] for line in Path(f"/proc/{pid}/uid_map").read_text().splitlines()]
     return {

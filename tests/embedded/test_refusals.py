@@ -1,4 +1,4 @@
-"""What ``weft up`` refuses, and how it says so; and what of it can be left to others. No service is started here."""
+"""The refusals of ``weft up``, and the parts of it that other servers can replace. No service is started here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What `make build` makes, as a user installs it: into an empty environment, with nothing of the checkout."""
+"""The wheel and the sdist of `make build`, as a user installs them: into an empty environment, with nothing of the
+checkout."""
 
 from __future__ import annotations
 

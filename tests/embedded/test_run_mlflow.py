@@ -1,4 +1,4 @@
-"""What `weft run` makes of the stores that MLflow's client writes."""
+"""The results of `weft run` from the stores that MLflow's client writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts that take their time, and parts that are stuck: who is waited for, who is started again, what is said of it."""
+"""Slow parts and stuck parts: the supervisor waits for the former, starts the latter again, and reports both."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from weft_embedded.supervisor import Supervisor
 BEGIN = "import os, pathlib, signal, time\nwith open('starts', 'a') as file: print(time.monotonic(), file=file)\n"
 ANSWER = "pathlib.Path('up').touch()\ntime.sleep(600)"
 QUICK = BEGIN + ANSWER
-COMPUTE = "sum(range(2_000_000)); time.sleep(0.1)\n"  # a tenth of a core, several times what counts as work
+COMPUTE = "sum(range(2_000_000)); time.sleep(0.1)\n"  # a tenth of a core, several times the use that counts as work
 BUSY = BEGIN + f"end = time.monotonic() + 8\nwhile time.monotonic() < end: {COMPUTE}" + ANSWER
 STUCK_TWICE = BEGIN + "if len(open('starts').readlines()) <= 2: os.kill(os.getpid(), signal.SIGSTOP)\n" + ANSWER
 
@@ -62,7 +62,7 @@ class Script(Part):
 
 
 class Recorder(Screen):
-    """Keeps what people are told; when the stack is ready it does something, and then has it end."""
+    """Keeps the messages for people; when the stack is ready it does something, and then has it end."""
 
     def __init__(self, then: Callable[[], None]) -> None:
         super().__init__(Console(quiet=True))
@@ -308,7 +308,10 @@ def test_status_and_down_while_a_part_is_stuck(api_alone: Weft) -> None:
     api_alone.environment["WEFT_STARTUP_PATIENCE"] = "3600"
     with detach(api_alone) as process:
         stopped = stop_the_api(api_alone)
-        wait_for(lambda: "done nothing" in api_alone.parts()["api"]["note"] or process.poll() is not None, "it is told")
+        wait_for(
+            lambda: "done nothing" in api_alone.parts()["api"]["note"] or process.poll() is not None,
+            "the state shows it",
+        )
         [part] = json.loads(api_alone.run("status", "--json").stdout)["parts"]
         assert (part["name"], part["state"], part["pid"]) == ("api", "starting", stopped["pid"])
         down = api_alone.run("down")

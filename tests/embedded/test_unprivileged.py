@@ -1,4 +1,4 @@
-"""As whom PostgreSQL runs when root starts it, and how its data folder passes from one to the other."""
+"""The user that PostgreSQL runs as when root starts it, and how its data folder passes from one user to another."""
 
 from __future__ import annotations
 

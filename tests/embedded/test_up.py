@@ -193,7 +193,7 @@ class Shown:
         self.reader.start()
 
     def _read(self, master: int) -> None:
-        with contextlib.suppress(OSError):  # its end is told so
+        with contextlib.suppress(OSError):  # this signals its end
             while read := os.read(master, 4096):
                 self._bytes += read
 

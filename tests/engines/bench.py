@@ -1,4 +1,4 @@
-"""How a case gets an engine of one kind, and does to it what engines suffer. One file a kind; see docs/engines.md."""
+"""The bench through which a case gets an engine of one kind, and disturbs it. One file a kind; see docs/engines.md."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ T = TypeVar("T")
 OURS = "inst-ours"
 OTHERS = "inst-others"
 PATIENCE = 240.0
-"""Seconds after which what should happen at once has not happened; generous, as machines that test are busy."""
+"""Seconds within which an immediate effect must show; generous, as machines that test are busy."""
 MIB = 1 << 20
-_SESSION = uuid.uuid4().hex[:4]  # another one's runs may be about on the machine
+_SESSION = uuid.uuid4().hex[:4]  # runs of another test session may be on the machine
 
 Ability = Literal["network", "memory limit", "others", "shortening"]
-"""What not every engine has: a network between it and what it drives, a kernel that limits memory, other users whose
-share it sees, a grace that can be shortened while it runs."""
+"""Abilities that not every engine has: a network between it and its platform, a kernel that limits memory, other users
+whose share it sees, a grace that can be shortened while it runs."""
 
 
 class NotHere(Exception):
-    """This machine lacks what a kind of engine needs: what, says the message, which begins with NOT RUN."""
+    """This machine lacks something that a kind of engine needs. The message begins with NOT RUN and names it."""
 
 
 class Bench(ABC):
@@ -48,7 +48,7 @@ class Bench(ABC):
     host = "127.0.0.1"
     """The address at which learners reach this machine."""
     image: str
-    """What learners run in: has bash, Python and the agent."""
+    """The image that learners run in: has bash, Python and the agent."""
     no_image = "nothing-of-this-name:1.0"
     each = Resources(cpus=0.25, gpus=0, memory=256 * MIB)
     """What an ordinary learner gets."""
@@ -63,15 +63,15 @@ class Bench(ABC):
 
     @abstractmethod
     def things(self, run_name: str) -> list[str]:
-        """What exists of a run, processes aside, asked past the engine: objects, folders, jobs."""
+        """The objects, folders and jobs that exist of a run, found without the engine; processes aside."""
 
     @abstractmethod
     def remove_learner(self, run_name: str, rank: int) -> None:
-        """Take a learner away behind the engine's back, more thoroughly than by killing its agent."""
+        """Remove a learner without the engine's knowledge, more thoroughly than by killing its agent."""
 
     @abstractmethod
     def late(self) -> Mapping[str, Any]:
-        """What to change in a LaunchSpec so that its learners stay STARTING for as long as a case takes."""
+        """The changes to a LaunchSpec that keep its learners STARTING for as long as a case takes."""
 
     @abstractmethod
     def scarce(self) -> Resources:
@@ -144,7 +144,7 @@ class Run:
         return dict(self.wait(lambda seen: len(seen.learners) == self.spec.learners and seen.gone).learners)
 
     def forgotten(self, engine: Engine | None = None) -> None:
-        """Wait until nothing of it exists and the engine knows it no longer: it looks on, which is how it clears up."""
+        """Wait until nothing of it exists and the engine no longer knows it; observing makes the engine clean up."""
         until(lambda: self.observe(engine) is None and not self.leftovers, self._describe)
 
     @property
@@ -243,7 +243,7 @@ def until(condition: Callable[[], T | None], describe: Callable[[], object] = la
 
 
 def answer_of(ask: Callable[[], T]) -> T:
-    """What an engine says, whatever it is, once it can be reached."""
+    """What an engine answers, whatever it is, once it can be reached."""
     return until(lambda: (ask(),))[0]
 
 

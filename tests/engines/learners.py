@@ -1,4 +1,4 @@
-"""What the agents of the suite's runs talk to, and what they are told to run."""
+"""The API's double for the agents of the suite's runs, and the programs that they run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.trainer.agents import spec
 from tests.trainer.api_double import ApiDouble, LearnerRecord
 
 MARK = "WEFT_SUITE_RUN"
-"""A variable of every user process of the suite's, by which it is found whatever became of its parents."""
+"""A variable of every user process of the suite, by which it is found whatever happened to its parents."""
 
 _FOREVER = "while :; do sleep 0.1; done"
 SLEEPS = "echo rank $WEFT_RANK of $WEFT_NUM_LEARNERS; echo ready; exec sleep 600"

@@ -10,11 +10,11 @@ from tests.engines.learners import MARK
 
 
 def of(run_name: str, token: str) -> list[str]:
-    """Everything that has the run's token or mark in its environment: agents, and what they have started."""
+    """All processes with the run's token or mark in their environment: agents, and the processes they started."""
     marks = (f"{MARK}={run_name}\0".encode(), f"={token}\0".encode())
     found = []
     for pid in psutil.pids():
-        with suppress(OSError, psutil.Error):  # one of a moment; a zombie has no environment any more
+        with suppress(OSError, psutil.Error):  # a short-lived process; a zombie has no environment any more
             environment = Path(f"/proc/{pid}/environ").read_bytes() + b"\0"
             if any(mark in environment for mark in marks):
                 found.append(f"process {pid}: {' '.join(psutil.Process(pid).cmdline() or ['?'])[:100]}")

@@ -1,6 +1,6 @@
 """A way between an engine and its server that a test can spoil: HTTP in the clear on the engine's side.
 
-One request a connection, so that what is cut, late or counted is a request.
+One request a connection, so that it can cut, delay and count single requests.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _SLOT = "slot"
 class RayBench(Bench):
     kind = "ray"
     image = "ray:2.60.0"
-    many = 10  # each is a driver of its own on the cluster
+    many = 10  # each is its own driver on the cluster
     lacks: Mapping[Ability, str] = {
         "memory limit": "Ray counts an actor's memory and does not limit it; its monitor looks at the whole node"
     }

@@ -1,4 +1,4 @@
-"""What an engine says it has, and what asking it costs."""
+"""The capacity that an engine reports, and the cost of a query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gang is started once, whoever asks for it how often, and never what can't be started."""
+"""A gang is started once, however often and by however many callers; an impossible gang is never started."""
 
 from __future__ import annotations
 

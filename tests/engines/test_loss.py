@@ -1,4 +1,4 @@
-"""What is lost is noticed, what lives is left alone, and what nobody asked for can be found and ended."""
+"""Lost learners are noticed, living ones are left alone, and runs without an owner can be found and ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an engine says of its runs is what is."""
+"""An engine reports the true state of its runs."""
 
 from __future__ import annotations
 

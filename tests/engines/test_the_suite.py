@@ -1,4 +1,4 @@
-"""The suite bites: engines that break one law each, and the case that has to notice. All are the local one, spoiled."""
+"""The suite detects faults: for each rule, a local engine that breaks it, and the case that has to fail."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def _still_there(seen: Mapping[str, Observation], standing: Run) -> None:
 
 
 def _refusal(name: str, ask: Callable[[], object]) -> str:
-    """What an engine says when it can't reach its server. For a moment it may repeat what it has seen just before."""
+    """An engine's answer when it can't reach its server. For a moment it may repeat its last observation."""
     began = time.monotonic()
     while time.monotonic() < began + _LIMIT:
         asked = time.monotonic()
@@ -118,7 +118,7 @@ def test_a_create_that_was_answered_too_late_is_adopted(bench: Bench, case: Case
 
 
 def test_half_a_launch_is_listed_and_can_be_completed_or_stopped(bench: Bench, case: Case, require: Require) -> None:
-    """The worker has died, or its network, between two of the things that it makes."""
+    """The worker or its network has failed between two of the objects that it creates."""
     require("network")
     for finish in (False, True):
         runs = [case.run(learners=2) for _ in range(1, _changes_of_a_launch(case))]
@@ -137,7 +137,7 @@ def test_half_a_launch_is_listed_and_can_be_completed_or_stopped(bench: Bench, c
 
 
 def test_a_create_that_comes_after_the_stop_does_not_stay(bench: Bench, case: Case, require: Require) -> None:
-    """What it has made is listed, so that it is stopped as any orphan, or it goes by itself."""
+    """The objects that it created are listed, so they are stopped like any orphan, or they go by themselves."""
     require("network")
     runs = [case.run(learners=2) for _ in range(_changes_of_a_launch(case))]
     for nth, run in enumerate(runs, 1):

@@ -1,4 +1,4 @@
-"""What can be said about the examples without training: their manifests are right and their copies are alike."""
+"""Checks of the examples without training: their manifests are right and their copies are alike."""
 
 from __future__ import annotations
 

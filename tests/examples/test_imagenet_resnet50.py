@@ -1,4 +1,4 @@
-"""What can be said about imagenet-resnet50 without training: manifests, copies, the learning rate, the options."""
+"""Checks of imagenet-resnet50 without training: manifests, copies, the learning rate, the options."""
 
 from __future__ import annotations
 

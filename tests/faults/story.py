@@ -1,4 +1,4 @@
-"""What users and learners do while the service dies: each call is repeated until it is answered, as theirs are."""
+"""The calls of users and learners while the service dies: each is repeated until it is answered, as real ones are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""kill -9 round every commit, every write to S3 and every call of an engine: nothing is lost, doubled or stuck.
+"""kill -9 before and after every commit, every write to S3 and every call of an engine: nothing is lost, doubled or
+stuck.
 
 The failpoints are collected: a life without deaths notes those that it passes. ``make test`` dies at some of them,
 which a seed chooses; ``WEFT_TEST_FAILPOINTS`` is another number, a pattern of names, or ``all``.

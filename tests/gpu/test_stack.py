@@ -1,4 +1,4 @@
-"""GPUs on the embedded stack: who gets them, what is seen of them, and what they are told to have done."""
+"""GPUs on the embedded stack: their assignment, the learners' view of them, and their metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tests/gpu/wheels`: what can be said of it without a network to gather from."""
+"""`tests/gpu/wheels`: checks that need no network."""
 
 from __future__ import annotations
 

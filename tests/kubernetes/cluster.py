@@ -40,7 +40,7 @@ NOT_ROOT = "NOT RUN: no Kubernetes (the cluster's scripts want root)"
 
 
 class Cluster:
-    """One cluster a machine; whoever finds it up leaves it up."""
+    """One cluster a machine; a test run that finds it up leaves it up."""
 
     _fault: ClassVar[str] = ""
     """Why it did not come up."""

@@ -1,4 +1,4 @@
-"""A way to the API server that tells when a pod has been created, before its creator hears of it.
+"""A proxy of the API server that reports when a pod has been created, before its creator gets the answer.
 
 Real requests to the real server, through `kubectl proxy`; a test kills the creator in between.
 """

@@ -1,4 +1,4 @@
-"""A whole stack with the test cluster as an engine beside the local one, and what a test looks at on the cluster."""
+"""A whole stack with the test cluster as an engine beside the local one, and the tests' queries of the cluster."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def test_many_small_jobs_at_once(on_kube: KubeStack) -> None:
 
     def done() -> bool:
         nonlocal most
-        # One list is the cluster at one moment. What others have left there counts, and at most goes.
+        # One list shows one moment of the cluster. Pods that others have left there count; meanwhile they can only go.
         pods = on_kube.cluster.pods()
         ours = [pod for pod in pods if pod["metadata"]["namespace"] == on_kube.namespace and asked_cpus(pod)]
         placed = [pod for pod in pods if pod["spec"].get("nodeName") and pod not in ours]

@@ -91,8 +91,8 @@ def test_a_node_is_lost_and_comes_back(on_kube: KubeStack) -> None:
 
 
 def test_a_node_that_does_not_answer_and_two_learners_on_it(on_kube: KubeStack) -> None:
-    """One goes on and says so: unknown is not dead. One is as silent as its node: it is given up, and when it wakes in
-    the middle of its step, its job is over and it changes nothing."""
+    """One keeps running and reports that: unknown is not dead. One is as silent as its node and is given up; when it
+    wakes in the middle of its step, its job is over and it changes nothing."""
     cluster = on_kube.cluster
     lively = on_kube.train(TICKS, profile="rather-node-2")
     # A checkpoint counts as complete when it has not changed for a second.

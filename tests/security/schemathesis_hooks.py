@@ -1,4 +1,4 @@
-"""What schemathesis can't know: how a zip is sent, and that some calls wait if they are asked to."""
+"""Facts that schemathesis can't know: how a zip is sent, and that some calls wait on request."""
 
 from __future__ import annotations
 

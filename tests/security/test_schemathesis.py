@@ -1,6 +1,6 @@
 """schemathesis, with all its phases and checks, against the API on real servers: it finds nothing.
 
-``schemathesis.toml``, beside this file, says what is left out, and why.
+``schemathesis.toml``, beside this file, lists the exceptions with their reasons.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`make audit`: what it finds in a database, and that it never takes a missing one for a clean one."""
+"""`make audit`: its findings, and that it never takes a missing database for a clean one."""
 
 from __future__ import annotations
 

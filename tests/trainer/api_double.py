@@ -1,4 +1,4 @@
-"""The learner's API as a small HTTP server: keeps what agents say, and breaks where a test wants it to.
+"""The learner's API as a small HTTP server: keeps the calls of agents, and fails where a test asks for it.
 
 It also is the installation's own store: the "presigned" URLs it gives lead back to itself.
 """

@@ -1,4 +1,4 @@
-"""A way to a real S3 that a test can spoil: every request passes, or meets what the test has put in its way."""
+"""A proxy of a real S3 that a test can disturb: every request passes, or meets a fault that the test has set."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Stands for an environment's python in the tests of Horovod's build: pip and the frameworks without their minutes.
 
-What it is to do stands in ``fake.json`` beside it; what it was asked to do goes to ``calls`` there.
+``fake.json`` beside it holds its instructions; it records its calls in ``calls`` there.
 """
 
 from __future__ import annotations

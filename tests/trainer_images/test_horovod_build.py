@@ -1,4 +1,4 @@
-"""Horovod's build script: compiles once whatever happens around it, and says what to do when it can't.
+"""Horovod's build script: it compiles once, even if it is interrupted, and gives advice when it can't.
 
 The real compilation takes minutes and happens where a Horovod environment is built for the first time; here, a stand-in
 for the environment's python plays pip.
@@ -21,7 +21,7 @@ from tests.trainer.agents import ended
 
 BUILD = Path(__file__).parents[2] / "trainer_images" / "horovod" / "build"
 FAKE_PYTHON = Path(__file__).with_name("fake_python.py")
-# What of Horovod's source the build changes, as it is in the archive.
+# The parts of Horovod's source that the build changes, as they are in the archive.
 SOURCE = {
     "CMakeLists.txt": "set(CMAKE_CXX_STANDARD 14)\nset(CMAKE_CXX_STANDARD_REQUIRED ON)\n",
     "horovod/torch/CMakeLists.txt": "    set(CMAKE_CXX_STANDARD 14)\n",
@@ -57,7 +57,7 @@ class Machine:
         (self.folder / "fake.json").write_text(json.dumps({"source": source, **plan}))
 
     def compiles_at_once(self, yes: bool) -> None:
-        """Or only when told to."""
+        """Or only if a variable asks for it."""
         gate = self.folder / "go-on"
         gate.touch() if yes else gate.unlink(missing_ok=True)
 

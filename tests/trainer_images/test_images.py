@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.environments import FIRST_RUN
 
 from weft_core import __version__
 from weft_core.catalogue import Catalogue, Image
@@ -123,8 +124,7 @@ def test_an_image_that_is_not_there() -> None:
     assert done.stderr.startswith("images: 'caffe' is not in the catalogue, which has agent, horovod, ")
 
 
-# It may have to be built first.
-@pytest.mark.timeout(1500)
+@pytest.mark.timeout(FIRST_RUN)
 @pytest.mark.parametrize("image", IMAGES, ids=lambda image: image.reference)
 def test_the_smoke_test_in_the_environment_of_the_same_lock(image: Image) -> None:
     builder = EnvironmentBuilder(Path(ENVIRONMENTS))

@@ -22,10 +22,10 @@ def engine() -> FakeEngine:
 @pytest.fixture
 def context(settings: Settings, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Context]:
     monkeypatch.setattr(admit, "REST", 0.0)  # no change has to wait for a sweeper because a pass was made just before
-    # What a test calls a step is one on a busy machine, too.
+    # A step of a test is one step on a busy machine, too.
     monkeypatch.setattr(sys.modules["weft_workers.reconcile.step"], "_PATIENCE", 60.0)
     made = make_context(settings, "inst-test", {"local": engine}, connections=4)
-    # Engines change their minds between two lines of a test, so nothing is remembered.
+    # Engines change between two lines of a test, so no observation is cached.
     yield replace(made, engines={"local": ObservedEngine(engine, "local", Ages(0, 0, 0))})
     made.close()
 

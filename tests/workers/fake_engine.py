@@ -1,4 +1,4 @@
-"""An engine in memory that does what a test tells it, to show faults that a real one can't be made to show."""
+"""An engine in memory that a test scripts, to show faults that a real one can't be made to show."""
 
 from __future__ import annotations
 

@@ -24,9 +24,9 @@ class MoodyEngine(FakeEngine):
 
     moods: list[Mood] = field(default_factory=list)
     late: list[Callable[[], object]] = field(default_factory=list)
-    """What it still has to do of what it was asked to."""
+    """Requests that it has accepted but not yet carried out."""
     forgotten: dict[str, Observation] = field(default_factory=dict)
-    """Runs that it does not tell of, and whose learners live on."""
+    """Runs that it does not report, although their learners live on."""
 
     def launch(self, spec: LaunchSpec) -> None:
         self.launches.append(spec)

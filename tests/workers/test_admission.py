@@ -21,7 +21,7 @@ def need(cpus: float = 1, gpus: int = 0, memory: int = GIB, gpu_type: str | None
 
 
 def reasons(queue: list[Request], *nodes: Node, running: list[Running] | None = None, grows: bool = False) -> list[str]:
-    """Why each of the queue waits (or can't ever start); 'on n1' for one that starts."""
+    """The reason why each job of the queue waits (or can never start); 'on n1' for one that starts."""
     decided = plan("e", Capacity(nodes, grows=grows), running or [], queue)
     told = {
         **decided.waiting,
@@ -144,7 +144,7 @@ def test_what_others_use_is_not_free_and_makes_a_job_wait_rather_than_fail() -> 
     assert reasons([Request("a", 1, need(memory=5 * GIB))], crowded) == [
         "waiting for 5 GiB of memory: 4 GiB of 64 GiB free"
     ]
-    # Others may well use more than there is of what learners could have.
+    # Others may use more than the amount that learners can have.
     assert reasons(ask, replace(crowded, busy=Amounts(gpus=9))) == ["waiting for 2 GPUs: 0 of 4 free"]
     ours = [Running(1, need(gpus=1), nodes=["n1"])]
     assert reasons([Request("a", 1, need(gpus=1))], crowded, running=ours) == ["waiting for 1 GPU: 0 of 4 free"]
@@ -285,7 +285,7 @@ def test_where_nodes_may_join_nothing_is_given_up_and_nobody_behind_is_blocked()
     assert reasons([Request("a", 1, need())], grows=True) == [
         "does not fit: engine e has no nodes; waits for nodes to join"
     ]
-    # What could fit keeps its place there, too, and those that can't are not in anybody's way.
+    # Jobs that could fit keep their place here, too, and jobs that can't do not block others.
     running = [Running(1, need(gpus=1), nodes=["n1"])]
     queue = [Request("huge", 1, need(gpus=8)), Request("whole", 1, need(gpus=4)), Request("one", 1, need(gpus=1))]
     assert reasons(queue, node(gpus=4), running=running, grows=True)[1:] == [
@@ -304,10 +304,10 @@ def test_where_another_queue_admits_all_are_handed_on() -> None:
 
 def test_learners_are_counted_where_they_run_whatever_the_order() -> None:
     nodes = node("n1", gpus=2), node("n2", gpus=2)
-    # Of the first nothing is known: it must be where the second is not.
+    # Nothing is known of the first: it must be on the node where the second is not.
     running = [Running(2, need(gpus=1)), Running(2, need(gpus=1), nodes=["n1", "n1"])]
     assert reasons([Request("a", 1, need(gpus=1))], *nodes, running=running) == ["waiting for 1 GPU: 0 of 4 free"]
-    # Where an attempt of unknown place may run is up to its profile, too.
+    # The profile also limits the nodes on which an attempt of unknown place may run.
     tainted = replace(node("n2", gpus=2), taints=[TAINT])
     tolerant = Placement({}, (Toleration(key="gpu", operator="Exists"),))
     unknown = [Running(2, need(gpus=1), nodes=["n1", "n1"]), Running(1, need(gpus=2), placement=tolerant)]
@@ -353,7 +353,7 @@ requests = st.lists(st.tuples(st.integers(1, 4), sizes), max_size=8).map(
 capacities = st.lists(st.tuples(st.integers(1, 8), st.integers(0, 4), st.integers(1, 8)), min_size=1, max_size=4).map(
     lambda many: Capacity(tuple(node(f"n{i}", c, g, m * GIB) for i, (c, g, m) in enumerate(many)))
 )
-"""Of one machine or several that are all there."""
+"""Capacities of one machine, or of several that are all present."""
 clusters = st.tuples(
     capacities,
     st.booleans(),
@@ -367,7 +367,7 @@ clusters = st.tuples(
         grows=drawn[1],
     )
 )
-"""Which others use, whose nodes come and go."""
+"""Capacities of clusters that others use, too, and whose nodes come and go."""
 
 
 @given(capacities | clusters, requests)

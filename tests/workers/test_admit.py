@@ -169,7 +169,7 @@ def test_a_profile_says_where_its_jobs_may_run(world: World) -> None:
     assert there.attempts(job)[0].resources["nodes"] == ["spot-1"]
     (spec,) = there.engine.launches
     assert spec.placement == Placement({"pool": "spot"}, (toleration,), {"podAffinity": {}}, "low", ("registry",))
-    # What runs there counts there, even if nobody knows yet where exactly.
+    # A job in a profile counts against the profile's nodes even before its exact node is known.
     second = there.submit(profile="spot", resources={"cpus": 1})
     there.step(second)
     assert there.job(second).reason == "waiting for 1 CPU: 0 of 4 free"

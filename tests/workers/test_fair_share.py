@@ -1,5 +1,5 @@
-"""Fair share and preemption against a real database: what is used, whose turn it is, and that a preempted job loses
-nothing."""
+"""Fair share and preemption against a real database: the use of projects, the order of their turns, and that a
+preempted job loses nothing."""
 
 from __future__ import annotations
 

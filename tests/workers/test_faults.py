@@ -1,4 +1,4 @@
-"""What goes wrong with learners and engines, and what a user reads of it."""
+"""Faults of learners and engines, and the messages that a user reads."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_nobody_is_lost_while_the_store_can_not_be_asked(world: World, context: 
     world.engine.end_learner(world.run, 0, exit_code=-9)
     world.step(job)
     assert world.attempts(job)[0].outcome is None
-    assert "can't look for exit reports" in (world.job(job).condition or "")
+    assert "can't search for exit reports" in (world.job(job).condition or "")
 
 
 def test_lost_takes_absences_and_silence(world: World) -> None:

@@ -1,4 +1,4 @@
-"""A job's whole life, stepped by hand: real database and store, an engine that does what it is told."""
+"""A job's whole life, stepped by hand: real database and store, and a scripted engine."""
 
 from __future__ import annotations
 

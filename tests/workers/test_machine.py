@@ -1,4 +1,4 @@
-"""Users, learners, engines and time in any order, against a real database: what must hold, always holds."""
+"""Users, learners, engines and time in any order, against a real database: the invariants always hold."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Life(RuleBasedStateMachine):
         if not hasattr(self, "job") or not self.alive:
             return
         job, attempts = self.world.job(self.job), self.world.attempts(self.job)
-        # Cut off when its attempt ended: housekeeping ends it when its node is back.
+        # Runs that were cut off when their attempt ended: housekeeping ends them when the node is back.
         self.lost |= {
             name for name, run in self.engine.runs.items() if any(x.unreachable for x in run.learners.values())
         }
@@ -134,7 +134,7 @@ class Life(RuleBasedStateMachine):
                 for learner in run.learners.values()
             )
         }
-        # What is cut off may live on: its token opens nothing any more.
+        # A learner that is cut off may live on, but its token is no longer valid.
         assert live - self.lost <= {attempt.run_name for attempt in opened}, "nothing runs that no open attempt owns"
         # Several steps may pass between two looks, so what must hold of states is read from the events.
         path = [JobState.QUEUED, *map(JobState, self.world.states(self.job))]

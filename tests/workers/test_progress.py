@@ -1,4 +1,4 @@
-"""When a gang counts as stalled, and what follows, as functions of what is known."""
+"""When a gang counts as stalled, and the consequences, as functions of a view."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_a_stall_is_one_event_and_a_condition_for_as_long_as_it_lasts(world: Wor
     assert world.attempts(job)[0].stalled_at is None
     assert world.events(job, "condition") == [f"no longer: {condition}"]
     beat(world, job, idle_since=IDLE)
-    assert len(world.events(job, "warning")) == 2, "another stall is told of, too"
+    assert len(world.events(job, "warning")) == 2, "another stall raises a warning, too"
 
 
 def test_a_stall_that_is_to_end_is_retried_as_any_failure(world: World) -> None:

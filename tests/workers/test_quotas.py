@@ -1,4 +1,4 @@
-"""Quotas: no project ever holds more than it may, and its jobs say what they wait for."""
+"""Quotas: no project ever holds more than it may, and its jobs show what they wait for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the workers do for the registry: results become a version with the job's end, and outlive the job."""
+"""The workers' part in the registry: results become a version with the job's end, and outlive the job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What workers remove of jobs that have ended, and what they keep, on a real database and a real store."""
+"""The data of ended jobs that workers remove and keep, on a real database and a real store."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def test_code_goes_when_nothing_names_it(world: World) -> None:
     keeps(world, code={"days": 30})
     remove(world)
     with world.transaction() as session:
-        # All objects are fresh here: such an upload counts on what it has found.
+        # All objects are fresh here, and an upload may rely on a fresh object that it has found.
         assert len(session.scalars(select(CodeBundle)).all()) == 4
 
     world.context.objects.delete([code_key(PROJECT, names[name]) for name in "abc"])

@@ -1,4 +1,4 @@
-"""Rules of manifests: what workers do when one holds, and rules about time."""
+"""Rules of manifests: the workers' actions when one holds, and rules about time."""
 
 from __future__ import annotations
 

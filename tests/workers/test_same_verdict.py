@@ -154,7 +154,7 @@ class _Process:
 
 
 class Here:
-    """`weft run`, with the learners' API and an engine that is told what to see."""
+    """`weft run`, with the learners' API and an engine with scripted observations."""
 
     def __init__(self, engine: FakeEngine, folder: Path, timings: TimingSettings, **changes: Any) -> None:
         text = yaml.safe_dump(

@@ -1,4 +1,5 @@
-"""Fair share and preemption as pure functions: whose turn it is, who has to make room, and that nobody starves."""
+"""Fair share and preemption as pure functions: whose turn it is, which jobs have to make room, and that no job
+starves."""
 
 from __future__ import annotations
 

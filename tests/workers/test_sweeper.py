@@ -98,7 +98,7 @@ def is_due(world: World, job: str) -> bool:
 
 
 def test_room_that_comes_free_goes_on_at_once(world: World, context: Context) -> None:
-    """A pod's end takes longer than the step in which its learner has said goodbye; nobody polls for each."""
+    """A pod ends later than the step that gets its learner's exit report, and no worker polls each pod."""
     world.engine.obeys = False
     jobs = [world.running(resources={"gpus": 1}) for _ in range(4)]
     after = world.submit(resources={"gpus": 1})
@@ -123,7 +123,7 @@ def test_room_that_comes_free_goes_on_at_once(world: World, context: Context) ->
     time.sleep(0.3)
     sweeper.watch_endings()
     until(lambda: {world.job(job).state for job in jobs} == {"COMPLETED"})
-    until(lambda: is_due(world, after))  # whose step sees that they have ended says so a moment later
+    until(lambda: is_due(world, after))  # the workers whose steps see the jobs end make it due a moment later
     sweeper.sweep()
     until(lambda: world.job(after).state == "PENDING")
     sweeper.stop()

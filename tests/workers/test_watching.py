@@ -1,4 +1,4 @@
-"""Jobs that run undisturbed have no steps of their own; one look at their engine finds those that have news."""
+"""Jobs that run undisturbed have no steps of their own; one observation of their engine finds those that have news."""
 
 from __future__ import annotations
 

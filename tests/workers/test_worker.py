@@ -98,7 +98,7 @@ def test_hints_reach_a_worker_and_sigterm_ends_it_and_its_sweeper(
         second = probe(world)
         world.context.wake.job(second)
         until(lambda: stepped(world, second))
-        # What the pool's processes did, told by the main one; it counts when it is over, after what it has written.
+        # The work of the pool's processes, as the main process reports it; it counts after its end and its last write.
         counted = re.compile(r'weft_admission_pass_seconds_count\{engine="cloud"\} [1-9]')
         until(lambda: counted.search(httpx.get(f"http://127.0.0.1:{port}/metrics").text) is not None)
 

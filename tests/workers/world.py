@@ -1,4 +1,4 @@
-"""A tenant with jobs, and what the API does on behalf of users and learners, against a real database."""
+"""A tenant with jobs, and the API's actions on behalf of users and learners, against a real database."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class World:
         return job_id
 
     def pass_time(self, seconds: float) -> None:
-        """Everything that was written was written so much earlier; less than 0: later, so that no pause which has begun
+        """Makes all rows so much older; less than 0: newer, so that no pause which has begun
         is over before its test says so, however busy the machine is."""
         columns = {
             "attempts": ["launched_at", "held_at", "stop_requested_at", "ended_at", "grow_at"],

@@ -70,15 +70,15 @@ def plan(
 
     Args:
         queue: in order of priority and age.
-        allowances: by project, what is left of the limits on its jobs. They are used up. A job that they hold back
-            blocks no other project's.
+        allowances: by project, the rest of the limits on its jobs. They are used up. A job that they hold back blocks
+            no job of another project.
         shares: by project, for fair share. They are used up, too. None: the queue is in order.
         preemption: for whom running jobs have to make room.
     """
     decided = Plan()
     allowed, claims = allowances or {}, shares or {}
     turns = Turns(queue, claims) if shares is not None else queue
-    if capacity.queue:  # somebody else admits, and has the reasons; but for quotas
+    if capacity.queue:  # another queue admits, and has the reasons, except for quotas
         for request in turns:
             decided.order.append(request.job_id)
             if within := _within(allowed, request, decided):
@@ -125,7 +125,7 @@ def plan(
 
 @dataclass
 class _Kind:
-    """What a plan has found out about jobs that ask for the same. Often thousands of them wait."""
+    """The findings of a plan about jobs that ask for the same. Often thousands of them wait."""
 
     impossible: str
     """Why they would not fit if the engine were empty; '' if they would."""
@@ -134,7 +134,7 @@ class _Kind:
     shortage: str = ""
     """Why it did not; '' if there is only the room that is set aside for others."""
     taken: int = -1
-    """How many jobs had been given room then."""
+    """How many jobs had got room by then."""
 
 
 class _Kinds:
@@ -143,7 +143,7 @@ class _Kinds:
     def __init__(self, engine: str, grows: bool, rooms: list[Room]) -> None:
         self._engine, self._grows, self._rooms = engine, grows, rooms
         self.taken = 0
-        """How many jobs were given room."""
+        """How many jobs have got room."""
         self._kinds: dict[tuple[int, int, int], _Kind] = {}
         self._shapes: list[Request] = []  # they live as long as their ids are used
 

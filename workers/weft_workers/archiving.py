@@ -24,16 +24,16 @@ from weft_workers.context import Context
 log = structlog.get_logger(__name__)
 
 PIECE_BYTES = 64 << 20
-"""Of lines, about: what one object holds, and one transaction deletes."""
+"""About how many bytes of lines one object holds and one transaction deletes."""
 _ROWS = 64
 """Read at once."""
 _CLAIM = text("interval '2 minutes'")
-"""For which a job is left to the worker that has taken it; then, if S3 was away, say, it is due again."""
+"""How long a job is left to the worker that has taken it. After that it is due again, for example if S3 was away."""
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A frame, and what of it Postgres keeps."""
+    """A frame, and its description for Postgres."""
 
     info: FrameInfo
     latest: int

@@ -1,7 +1,7 @@
 """Sends the audit trail on as lines of JSON, to a file or to syslog (setting ``audit.export``).
 
 Each record is sent at least once, in order. A record is sent twice only if the worker dies, or loses the database,
-between the sending and the commit; the record's ``id`` tells. Of UDP, nobody knows what arrives.
+between the sending and the commit; the record's ``id`` reveals that. UDP does not report losses.
 """
 
 from __future__ import annotations

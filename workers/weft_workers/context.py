@@ -39,7 +39,7 @@ class Context:
     owner: str
     """The name of this process in its leases, for people who read the database."""
     requests: Requests = field(default_factory=Requests)
-    """What the jobs of the queues ask for, as far as this process has read it."""
+    """The requests of the jobs in the queues, as far as this process has read them."""
 
     def engine(self, name: str) -> ObservedEngine:
         """Raises EngineUnreachable for a name that is not in the settings (any more): its runs may live on."""

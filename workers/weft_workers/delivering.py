@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 _THREADS = 16
 _PER_PROJECT = 4
-"""Tries at the same time, in one worker: a project whose receivers are slow leaves the others room."""
+"""Tries at the same time, in one worker. A project with slow receivers leaves room for the others."""
 _CLAIM = timedelta(seconds=120)
 """After this, a try whose worker has died is repeated. A try takes a few seconds (:mod:`weft_workers.sending`)."""
 _FIRST, _LONGEST = 10.0, 3600.0
@@ -136,7 +136,7 @@ class Deliverer:
                 self._changed.notify_all()
 
     def finish(self, task: Task, sent: Sent) -> None:
-        """Write down what has become of a try. A replay that was asked for meanwhile stays due."""
+        """Record the result of a try. A replay that was requested meanwhile stays due."""
         values: dict[str, object] = {"status": sent.status, "next_try_at": None}
         wait = max(backoff(task.tries), sent.retry_after)
         if sent.delivered:

@@ -172,7 +172,7 @@ class EnvironmentBuilder:
         sources = sorted(path for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
         seen = [(path, status.st_size, status.st_mtime_ns) for path in sources for status in [path.stat()]]
         if self._copied is None or self._copied[0] != seen or not self._copied[1].is_dir():
-            self._copied = seen, self._copy_agent(source, sources)  # to read all of it takes 30 ms
+            self._copied = seen, self._copy_agent(source, sources)  # reading all of it takes 30 ms
         return self._copied[1]
 
     def _copy_agent(self, source: Path, sources: list[Path]) -> Path:

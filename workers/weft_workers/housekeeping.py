@@ -65,7 +65,8 @@ class Housekeeping:
         self._stop_orphans(engine, seen)
 
     def _stop_orphans(self, engine: ObservedEngine, seen: Mapping[str, Observation]) -> None:
-        """Stop what has had no open attempt for a while. An attempt's row is always there before its run is."""
+        """Stop runs that have had no open attempt for a while. An attempt's row is always written before its run
+        exists."""
         now, grace = time.monotonic(), self.context.settings.timings.orphan_grace
         with self.context.database.transaction() as session:
             wanted = set(
@@ -86,7 +87,7 @@ class Housekeeping:
                 log.warning("could not stop it", run=name, error=str(error))
 
     def tidy(self) -> None:
-        """Do the work that is due now and then."""
+        """Do the work that is due only now and then."""
         self.drop_old_keys()
         self.drop_old_sessions()
         self.drop_old_links()
@@ -139,7 +140,7 @@ class Housekeeping:
             )
             archives -= {(project_id, sha256) for project_id, sha256 in session.execute(shared)}
             dropped = [overlay.id for overlay in gone]
-        # After the commit: what is left of a failed deletion is a file, and not a row without one.
+        # After the commit: a failed deletion leaves a file without a row, and not a row without its file.
         self.context.objects.delete([overlay_key(project_id, sha256) for project_id, sha256 in sorted(archives)])
         return dropped
 
@@ -168,7 +169,7 @@ class Housekeeping:
             return sorted(gone)
 
     def drop_old_keys(self) -> int:
-        """Forget idempotency keys that nobody repeats any more; returns how many."""
+        """Forget idempotency keys that have expired; returns how many."""
         with self.context.database.transaction() as session:
             gone = session.execute(
                 delete(IdempotencyKey)
@@ -178,7 +179,8 @@ class Housekeeping:
             return len(gone.all())
 
     def drop_old_sessions(self) -> int:
-        """Forget browsers' sessions that have ended; returns how many. (Tokens stay: who made them may be asked.)"""
+        """Forget browsers' sessions that have ended; returns how many. (Tokens stay, so that their owners can be looked
+        up.)"""
         over = Token.expires_at.is_not(None) & (Token.expires_at < func.now())
         with self.context.database.transaction() as session:
             gone = session.execute(
@@ -211,7 +213,7 @@ def note_engine(context: Context, engine: ObservedEngine, capacity: Capacity | N
 
 def describe(capacity: Capacity) -> dict[str, Any]:
     """A capacity as the ``engines`` table keeps it, for people: sums of the nodes that take learners now, and each node
-    without its labels, which may be many. What is as usual (ready, nothing busy) is left out."""
+    without its labels, which may be many. The usual values (ready, nothing busy) are left out."""
     usable = [node for node in capacity.nodes if node.ready and not node.potential]
     images = {} if capacity.images is None else {"images": sorted(capacity.images)}
     reasons = {"exposed": capacity.exposed, "shared_network": capacity.shared_network}

@@ -1,7 +1,7 @@
 """Leases: one step at a time for a job (docs/leases.md). All times are the database's.
 
-A step claims the job, works outside any transaction, and takes the row again to write back what came of it. Whoever
-lost the lease meanwhile writes nothing.
+A step claims the job, works outside any transaction, and takes the row again to write back its result. A step that has
+lost its lease meanwhile writes nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from weft_core.store.database import Database
 from weft_core.store.models import Job
-from weft_core.store.queue import waits
+from weft_core.store.queue import is_queued
 
 
 class LeaseLost(Exception):
@@ -30,8 +30,8 @@ class Lease:
     token: str
     version: int
     due: datetime
-    """What the claim set ``next_step_at`` to: the lease's end, so that a step that dies is due again then. Another
-    value in the row means that somebody asked for a step since."""
+    """The value that the claim gave ``next_step_at``: the lease's end, so that a step that dies is due again then. Any
+    other value in the row means that somebody has asked for a step since."""
     now: datetime
     """The database's clock at the claim."""
     duration: timedelta
@@ -44,7 +44,7 @@ class Taken:
     session: Session
     job: Job
     asked: datetime | None
-    """When somebody asked for another step since the claim: what this step has seen may be outdated."""
+    """When somebody asked for another step since the claim. This step may have seen outdated data."""
 
     def release(self, next_in: float | None) -> bool:
         """Give the lease back; the job is due in ``next_in`` seconds (None: never by itself), or at once if somebody
@@ -59,7 +59,7 @@ class Taken:
 
 
 def claim(session: Session, job_id: str, owner: str, seconds: float) -> Lease | None:
-    """Lease a job that is due and free, else None: then there is nothing to do, or someone else does it. A job that
+    """Lease a job that is due and free, else None: then there is nothing to do, or another worker does it. A job that
     waits for admission has no steps."""
     token, duration = uuid.uuid4().hex, timedelta(seconds=seconds)
     until = func.now() + duration
@@ -69,7 +69,7 @@ def claim(session: Session, job_id: str, owner: str, seconds: float) -> Lease | 
             Job.id == job_id,
             Job.next_step_at <= func.now(),
             or_(Job.lease_until.is_(None), Job.lease_until < func.now()),
-            not_(waits()),
+            not_(is_queued()),
         )
         .values(lease_token=token, lease_owner=owner, lease_until=until, next_step_at=until, version=Job.version + 1)
         .returning(Job.version, Job.next_step_at, func.now())
@@ -83,7 +83,7 @@ def claim(session: Session, job_id: str, owner: str, seconds: float) -> Lease | 
 
 
 def renew(database: Database, lease: Lease) -> None:
-    """Extend a lease before something that may take long.
+    """Extend a lease before work that may take long.
 
     Raises:
         LeaseLost: it is somebody else's by now.
@@ -102,7 +102,7 @@ def renew(database: Database, lease: Lease) -> None:
         ).one_or_none()
     if row is None or row[0] is None:
         raise LeaseLost(lease.job_id)
-    lease.due = row[0]  # a wish that somebody left in next_step_at still differs from this
+    lease.due = row[0]  # a request that somebody left in next_step_at still differs from this
 
 
 def take(session: Session, lease: Lease) -> Taken:

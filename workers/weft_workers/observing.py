@@ -29,19 +29,19 @@ class Ages:
 
 @dataclass(frozen=True)
 class Seen(Generic[T]):
-    """An answer, and when (``time.monotonic``) the question was asked: it says nothing about what came later."""
+    """An answer, and when (``time.monotonic``) the engine was asked: it says nothing about later changes."""
 
     answer: T
     at: float
 
     @property
     def age(self) -> float:
-        """Seconds since the question."""
+        """Seconds since the request."""
         return time.monotonic() - self.at
 
 
 class Remembered(Generic[T]):
-    """A question to an engine that is asked once for all threads that ask at the same time."""
+    """A request to an engine that is made once for all threads that need it at the same time."""
 
     def __init__(self, ask: Callable[[], T], ages: Ages) -> None:
         self._ask, self._ages = ask, ages
@@ -50,7 +50,7 @@ class Remembered(Generic[T]):
         self._failed: Seen[str] | None = None
 
     def get(self, max_age: float) -> Seen[T]:
-        """The answer to a question asked at most ``max_age`` seconds ago (0: after this call began).
+        """The answer to a request made at most ``max_age`` seconds ago (0: after this call began).
 
         Raises:
             EngineUnreachable: it does not answer, or did not a moment ago.
@@ -102,7 +102,7 @@ class ObservedEngine:
 
     @around("engine.prepare")
     def prepare(self, jobs: Mapping[str, str]) -> Mapping[str, Preparation]:
-        """Make what waiting jobs start in: see :class:`weft_core.engine.Prepares`. Raises EngineUnreachable."""
+        """Make the images of waiting jobs: see :class:`weft_core.engine.Prepares`. Raises EngineUnreachable."""
         return self._engine.prepare(jobs) if isinstance(self._engine, Prepares) else {}
 
     @around("engine.launch")

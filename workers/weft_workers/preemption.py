@@ -34,8 +34,8 @@ def victims(
         shares: by project; without one, nothing is guaranteed to a project.
 
     Returns:
-        Empty: nobody needs to stop, as what is ending leaves enough room. None: nobody may be stopped, or it would not
-        help.
+        Empty: no attempt needs to stop, as those that are ending leave enough room. None: no attempt may be stopped, or
+            that would not help.
     """
     trial = _Trial(rooms, request)
     left = {project: replace(share) for project, share in shares.items()}  # what projects hold without the victims

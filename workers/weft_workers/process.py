@@ -45,7 +45,7 @@ def wait_for_installation(settings: Settings, seconds: float = float("inf")) -> 
         try:
             database = Database(settings.database_url.get_secret_value(), pool_size=1)
         except (ArgumentError, ImportError):
-            # Not what stood there: it may hold a password.
+            # Without the value found, which may hold a password.
             raise BadSettings("database_url: is not of the form postgresql://user:password@host/database") from None
         try:
             return read_installation(database)

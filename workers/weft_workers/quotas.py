@@ -1,4 +1,4 @@
-"""What is left of the limits on a project's jobs while a queue is planned: of its quota, of its guarantee if it may not
+"""The rest of the limits on a project's jobs while a queue is planned: of its quota, of its guarantee if it may not
 borrow, and of the cap on one member.
 
 It works as with room on an engine: the first job of a project that the quota holds back keeps its place. Its request is
@@ -26,7 +26,7 @@ class Allowance:
     kept: Usage = field(default_factory=Usage)
     """Set aside for a job that waits."""
     limit: str = ""
-    """What the limit is, in words; '': the quota of the project."""
+    """The name of the limit, in words; '': the quota of the project."""
     user: str | None = None
     """The id of the only member whom it binds; None: it binds the whole project."""
 

@@ -48,18 +48,19 @@ from weft_workers.context import Context
 log = structlog.get_logger(__name__)
 
 EVENT = "removed"
-"""The kind of events that tell what was removed; they stay."""
+"""The kind of events that report a removal; they stay."""
 _EVERY = timedelta(minutes=10)
 _YOUNG = timedelta(days=1)
 """After its end, a job's late log lines may come for as long; and an upload may be on its way into the database."""
 _ANEW = timedelta(days=1)
-"""So often a pass begins with the oldest jobs again: what a model or a job needed may be needed no more."""
+"""How often a pass begins with the oldest jobs again, because data that a model or a job needed may have become
+free."""
 _BATCH = 50
 
 
 @dataclass(frozen=True)
 class _Removed:
-    """What was removed of a job."""
+    """The removed data of a job."""
 
     words: str
     bytes: int
@@ -75,7 +76,7 @@ class _Due:
 
 
 class Retention:
-    """Removes for all projects what is due."""
+    """Removes data that is due, for all projects."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -105,7 +106,7 @@ class Retention:
                 return
 
     def _due_projects(self) -> list[tuple[str, dict[str, Keep]]]:
-        """Projects with a limit for something, and what they keep of it."""
+        """Projects with a limit for this kind of data, and their limits."""
         query = select(Project.id, Project.retention).where(Project.retention_due <= func.now())
         with self._context.database.transaction() as session:
             found = session.execute(query.order_by(Project.retention_due)).all()
@@ -253,7 +254,7 @@ class Retention:
     def _note(
         self, project_id: str, kind: str, done: list[_Removed], position: tuple[datetime, str], began: datetime
     ) -> None:
-        """Note on the project what was removed, and how far we have come."""
+        """Note on the project what was removed, and how far the pass has come."""
         with self._context.database.transaction() as session:
             project = session.get_one(Project, project_id, with_for_update={"key_share": True})
             _add(project, kind, len(done), sum(removed.bytes for removed in done))

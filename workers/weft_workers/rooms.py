@@ -20,7 +20,7 @@ class Request:
     each: Resources
     placement: Placement = field(default_factory=Placement)
     least: int | None = None
-    """Of an elastic one: with so many learners it can start already; None: with all."""
+    """Of an elastic job: the number of learners with which it can start; None: all of them."""
     project: str = ""
     user: str = ""
     priority: int = 50
@@ -29,7 +29,7 @@ class Request:
 
     @property
     def smallest(self) -> Request:
-        """With as few learners as will do: what it waits for."""
+        """The request with as few learners as will do, for which it waits."""
         return self if self.least is None else replace(self, learners=self.least, least=None)
 
 
@@ -42,7 +42,7 @@ class Running:
     nodes: Sequence[str] = ()
     """Where its learners were seen; may be outdated."""
     meant: Sequence[str] = ()
-    """Of learners that were not seen yet: where admission had placed them. The engine may do otherwise."""
+    """For learners that were not seen yet: where admission had placed them. The engine may place them elsewhere."""
     placement: Placement = field(default_factory=Placement)
     job_id: str = ""
     project: str = ""
@@ -51,7 +51,7 @@ class Running:
     """The work that is lost if it stops without saving: CPU-seconds since its last stored checkpoint, with GPUs
     converted."""
     ending: bool = False
-    """It is to end already: what it holds comes free by itself."""
+    """It is to end already, so its room comes free by itself."""
     preempted: bool = False
     """It is ending because a job needs its room."""
 
@@ -107,7 +107,8 @@ def occupy(rooms: list[Room], running: Sequence[Running]) -> list[list[str]]:
     """Subtract the open attempts: where they are, then where they were meant to be, then the rest where it fits, else
     from the emptiest nodes. Returns the nodes that each was subtracted from, once for each learner.
 
-    What was only meant must not overfill a node: the engine has put it elsewhere, and room there would count as free.
+    A planned place must not overfill a node: then the engine has put the learner elsewhere, where room would count as
+    free.
     """
     by_name = {room.node.name: room for room in rooms}
     held: list[list[str]] = []

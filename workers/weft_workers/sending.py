@@ -21,7 +21,7 @@ _SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Sent:
-    """What has become of a try."""
+    """The result of a try."""
 
     delivered: bool
     status: str
@@ -36,7 +36,7 @@ class Sender:
     """Thread-safe. Opens a connection for each try, so that no receiver holds anything."""
 
     def __init__(self, settings: Settings, box: SecretBox) -> None:
-        # The installation's own store is nothing that webhooks may call.
+        # Webhooks may not call the installation's own store.
         self._outgoing = Outgoing(settings.outgoing.allow, seconds=_SECONDS, most_bytes=0)
         self._smtp = settings.notify.smtp
         self._box = box

@@ -1,7 +1,7 @@
 """Fair share among projects, while a queue is planned: whose job is considered next.
 
-A project's turn comes when it has the smallest claim so far: what it has held on average in the past, what it holds
-now, and what this plan has given or promised to it before, divided by its weight. Jobs within the guarantee of their
+A project's turn comes when it has the smallest claim so far: the resources that it has held on average in the past,
+holds now, and has got or been promised before in this plan, divided by its weight. Jobs within the guarantee of their
 project come before all others. Within a project, the order of the queue stays: priority, then age.
 """
 
@@ -76,8 +76,8 @@ class Share:
 
 
 class Turns:
-    """The queue in the order in which its jobs are considered. The caller tells the share what each job takes before it
-    asks for the next."""
+    """The queue in the order in which its jobs are considered. The caller records in the share what each job takes
+    before it asks for the next job."""
 
     def __init__(self, queue: Sequence[Request], shares: Mapping[str, Share]) -> None:
         self._queue = queue

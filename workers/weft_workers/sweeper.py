@@ -1,8 +1,8 @@
 """The sweeper, a process beside every worker: finds due jobs in Postgres and steps them, with Redis or without.
 
-It is also the clock: a job that wants its next step in two seconds has only this. Besides, it keeps house, archives
-logs, delivers notifications and moves sweeps on. ``python -m weft_workers.sweeper`` is started by ``python -m
-weft_workers``, and ends when that does.
+It is also the clock: only the sweeper steps a job that is due in two seconds. It also does the housekeeping, archives
+logs, delivers notifications, moves sweeps on, and starts jobs that wait for others. ``python -m
+weft_workers.sweeper`` is started by ``python -m weft_workers``, and ends when that does.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from weft_workers.archiving import Archiver
 from weft_workers.audit_export import AuditExporter
 from weft_workers.context import Context
 from weft_workers.delivering import Deliverer
+from weft_workers.following import follow
 from weft_workers.housekeeping import Housekeeping
 from weft_workers.process import BadSettings, open_context, read_settings, wait_for_installation
 from weft_workers.reconcile import step
@@ -55,12 +56,13 @@ _DELIVER_EVERY = 1.0
 _LAST_TRIES = 2.0  # seconds for the deliveries that are under way at the end
 _EXPORT_EVERY = 5.0
 _SWEEPS_EVERY = 0.3
+_FOLLOW_EVERY = 0.5
 _SHORTEST = 0.1  # seconds between two sweeps
 _ENDINGS, _NO_ENDINGS = 0.2, 0.6  # seconds between two observations of runs that are ending; if none are
 
 
 class Sweeper:
-    """Sweeps until told to stop.
+    """Sweeps until :meth:`stop` is called.
 
     Args:
         context: with at least as many connections as ``threads`` and one more.
@@ -77,7 +79,7 @@ class Sweeper:
         self._lock = threading.Lock()
 
     def run(self) -> None:
-        """Sweep and keep house until :meth:`stop`."""
+        """Sweep and do the housekeeping until :meth:`stop`."""
         house = Housekeeping(self._context)
         keepers = [
             threading.Thread(target=self._repeat, args=(_CHECK_EVERY, partial(house.check, engine)), daemon=True)
@@ -104,6 +106,9 @@ class Sweeper:
         keepers.append(threading.Thread(target=self._watch_endings, daemon=True))
         deliverer = Deliverer(self._context)
         keepers.append(threading.Thread(target=self._repeat, args=(_DELIVER_EVERY, deliverer.run_due), daemon=True))
+        keepers.append(
+            threading.Thread(target=self._repeat, args=(_FOLLOW_EVERY, partial(follow, self._context)), daemon=True)
+        )
         sweeps = Sweeps(self._context)
         keepers.append(threading.Thread(target=self._repeat, args=(_SWEEPS_EVERY, sweeps.run_due), daemon=True))
         for keeper in keepers:
@@ -132,7 +137,7 @@ class Sweeper:
             admit(self._context, engine)
 
     def watch(self, engine: str) -> None:
-        """Step the jobs of which an engine tells something new."""
+        """Step the jobs about which an engine has news."""
         self._submit(watch(self._context, engine))
 
     def watch_endings(self) -> float:
@@ -183,8 +188,8 @@ class Sweeper:
         due = select(Job.id).where(Job.next_step_at <= func.now(), free).order_by(Job.next_step_at).limit(_BATCH)
         left = func.extract("epoch", func.min(Job.next_step_at) - func.now())
         with self._context.database.transaction() as session:
-            # It takes no locks: the claim decides who steps the job. Nor does it skip locked rows: the transaction that
-            # holds the lock may have just made the job due.
+            # It takes no locks: the claim decides which worker steps the job. Nor does it skip locked rows: the
+            # transaction that holds the lock may have just made the job due.
             found = list(session.scalars(due))
             soonest = session.execute(select(left).where(Job.next_step_at > func.now())).scalar_one()
         return found, float("inf") if soonest is None else float(soonest)
@@ -231,7 +236,7 @@ def main() -> int:
     try:
         settings = read_settings()
         installation = wait_for_installation(settings)
-        context = open_context(settings, installation, connections=_THREADS + 11)
+        context = open_context(settings, installation, connections=_THREADS + 12)
     except BadSettings as error:
         print(f"weft sweeper: {error}", file=sys.stderr)
         return 2

@@ -56,7 +56,7 @@ def share(module: str, arguments: Sequence[str]) -> None:
     """Have all of this worker's processes keep their numbers in one folder.
 
     Returns at once if they do already; else starts the program anew in this very process, as prometheus-client decides
-    it once and for all when it is imported.
+    on this mode when it is imported.
     """
     if os.environ.get(SHARED):
         os.makedirs(os.environ[SHARED], exist_ok=True)

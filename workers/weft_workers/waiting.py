@@ -17,7 +17,7 @@ from weft_core.store.queue import waits
 from weft_workers.rooms import Request
 
 CONSIDERED = 20_000
-"""So many waiting jobs are considered; the others are behind them in the queue."""
+"""How many waiting jobs are considered; the others are behind them in the queue."""
 _ORDER = (Job.priority.desc(), Job.created_at, Job.id)
 
 
@@ -68,7 +68,7 @@ def read_queue(session: Session, engine: str) -> list[Waiting]:
 
 
 class Requests:
-    """What waiting jobs ask for, remembered by their ids, as a manifest never changes.
+    """The requests of waiting jobs, remembered by their ids, as a manifest never changes.
 
     Equal resources and placements are the same object, by which a plan knows jobs of one kind.
     """

@@ -31,7 +31,7 @@ TRY_EVERY = 0.4
 
 
 def watch(context: Context, name: str) -> list[str]:
-    """Make those jobs due of which an engine tells something new; returns their ids. One process does it at a time."""
+    """Make the jobs due about which an engine has news; returns their ids. One process does it at a time."""
     with context.database.transaction() as session:
         if not _claim(session, name):
             return []

@@ -74,8 +74,8 @@ def open_attempt(session: Session, token: AttemptToken) -> Attempt:
 def fence(session: Session, token: AttemptToken, *, change: bool) -> tuple[Job, Attempt]:
     """The job and the open attempt of this token. Other transactions can change neither until this one ends.
 
-    The job's row is the lock (always taken before any other, so that no two transactions wait for each other): whoever
-    ends an attempt holds it too.
+    The job's row is the lock (always taken before any other, so that no two transactions wait for each other). A
+    transaction that ends an attempt holds it, too.
 
     Args:
         change: this transaction changes the job's row; else others may hold it the same way.

@@ -81,12 +81,12 @@ class Principal:
     service: bool = False
     """A service account of the project, not a person."""
     limit: str | None = None
-    """The most that the caller may do, and whatever the caller creates; ``role`` is no higher. None: all that the user
-    may."""
+    """The highest role for the caller and for everything that the caller creates; ``role`` is no higher. None: all that
+    the user may do."""
     caps: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """The caps on the project's members, by role."""
     password_mark: str = field(default="", repr=False)
-    """For a caller who gave a password: stands for the password, and is another after a change of it."""
+    """For a caller who gave a password: stands for the password, and changes with it."""
     address: str = field(default="", compare=False, repr=False)
     """The client's."""
 

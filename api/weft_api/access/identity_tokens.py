@@ -20,7 +20,7 @@ from weft_core.store.row_security import across_projects
 from weft_core.store.signing_keys import ALGORITHM, LONGEST_TOKEN, key_set, signer
 
 SECONDS = int(LONGEST_TOKEN.total_seconds())
-"""How long a token is good. The agent renews it at half time, as long as the attempt lasts."""
+"""How long a token is valid. The agent renews it at half time, as long as the attempt lasts."""
 
 
 def issuer_url(context: Context) -> str:

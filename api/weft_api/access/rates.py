@@ -1,7 +1,7 @@
 """How many requests may come with one token.
 
-The method is the generic cell rate algorithm: of each token, one number is kept, the moment at which all of its
-requests so far would be due at the steady rate. A request may come a burst ahead of that moment.
+The method is the generic cell rate algorithm. It keeps one number for each token: the moment at which all requests so
+far would be due at the steady rate. A request may come a burst ahead of that moment.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from weft_core.wake import client_url
 
 _PATIENCE = 0.5
 _AWAY = 5.0
-"""Seconds in which a Redis that did not answer is not asked again: nobody's request waits for it."""
+"""Seconds for which a Redis that did not answer is not asked again, so that no request waits for it."""
 _MOST = 10_000
-"""Attempts that are kept before those are dropped that were quiet."""
+"""The number of attempts that are kept before quiet ones are dropped."""
 _LEARNER_BURST = 10.0
 """Seconds' worth of requests that the learners of an attempt may make at once, as when all of them start."""
 
@@ -42,7 +42,7 @@ class Rates:
     """Refuses requests that come too fast.
 
     Users' requests are counted in Redis, so that all API processes count together; while Redis is away, none are
-    refused. Learners' requests are counted in this process: they are many, and wait for nothing.
+    refused. Learners' requests are counted in this process, because they are many and must not wait.
     """
 
     def __init__(self, redis_url: str, limits: LimitSettings) -> None:
@@ -61,7 +61,7 @@ class Rates:
         """Count a request of a user.
 
         Args:
-            key: the id of the token or the session, or what else stands for the sign-in.
+            key: the id of the token or the session, or another name of the sign-in.
 
         Raises:
             Problem: too_many_requests.

@@ -1,4 +1,4 @@
-"""Turns: callers share the process, however many requests one of them sends.
+"""Turns: callers share the process, however many requests a single caller sends.
 
 A caller (a token, or a browser's session) has a few requests in progress; its others wait for their turn, and hold no
 thread and no connection meanwhile. A flood, or a thousand streams that are opened at once, thus waits for itself.
@@ -31,7 +31,7 @@ _LONGEST = 1.0
 no time of the process, and its turn is over."""
 _MOST_KNOWN = 10_000
 _STRANGER = ""
-"""The caller of all requests whose credentials have not been accepted before: it costs nothing to make up many."""
+"""One caller for all requests whose credentials have not been accepted before, because anybody can invent many."""
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Turn:
         """The request's credentials are right. Any thread may call it.
 
         Args:
-            caller: the id of the token, or what else stands for the caller: the same one for all ways to send it.
+            caller: the id of the token, or another name of the caller, whichever way the credentials are sent.
         """
         self._turns.know(self._name, caller)
 
@@ -148,5 +148,5 @@ async def _turn(connection: HTTPConnection, context: Ctx) -> AsyncIterator[Turn]
 
 
 TakesTurn = Annotated[Turn, Depends(_turn, scope="function")]
-"""The parameter of what looks up a caller. The turn ends with the handler, before its answer is sent: streams have
-none."""
+"""The parameter of the functions that look up a caller. The turn ends with the handler, before its answer is sent, so
+streams have none."""

@@ -16,7 +16,7 @@ from weft_core.store.models import ActorKind, AuditRecord
 
 _WINDOW = 60.0  # seconds
 _MOST = 1000
-"""Kinds of refusals that are counted apart in a window. Calls from ever new addresses fill no more rows."""
+"""Kinds of refusals that are counted apart in a window, so that calls from ever new addresses fill no more rows."""
 _MANY = "many"
 
 log = structlog.get_logger("weft.audit")
@@ -42,7 +42,7 @@ class Entry:
 
     @property
     def is_noise(self) -> bool:
-        """Whether anyone can cause any number of these: refusals of nobody, and those that say that it is enough."""
+        """Whether anyone can cause any number of these: refusals of anonymous callers, and of calls beyond a limit."""
         return (self.actor is ActorKind.ANONYMOUS and self.status >= 400) or self.status == 429
 
 
@@ -57,8 +57,8 @@ class _Waiting:
 class Recorder:
     """Writes records. Any thread may call it. Entries that come while others are being written are written together.
 
-    Refusals that are noise are counted: of each kind (who, from which address, which action, which object, which
-    status), the first in a minute is written at once, and the number of the others when the minute is over.
+    Refusals that are noise are counted by kind (actor, address, action, object and status). The first of a kind in a
+    minute is written at once, and the number of the others when the minute is over.
     """
 
     def __init__(self, context: Context) -> None:

@@ -39,7 +39,7 @@ class AuditView(BaseModel):
         description="How the actor was known: by a token, a session, a password, an identity provider (`provider`), "
         "as a learner (with the token of its attempt), as Weft itself (`system`), or not at all."
     )
-    user: str | None = Field(description="The user's name. Null if the actor is no user.")
+    user: str | None = Field(description="The user's name. Null if the actor is not a user.")
     user_id: str | None
     token_id: str | None = Field(description="The id of the token or of the session. Of a learner: of its attempt.")
     address: str = Field(description="The client's address.")

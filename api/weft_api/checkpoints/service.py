@@ -168,19 +168,19 @@ def _read(store: CheckpointStore, key: str, generation_id: str, folder: str) -> 
 def copy_checkpoint(
     source: CheckpointStore, target: CheckpointStore, job_id: str, wanted: str | None
 ) -> dict[str, Any]:
-    """Copy a checkpoint of a job; the new one has nothing to do with the old one's fate from then on.
+    """Copy a checkpoint of a job. From then on, the copy does not depend on the original.
 
-    Where several learners have stored, all that may go together is copied: their newest may be of different moments,
-    and learners themselves choose those that fit.
+    If several learners have stored checkpoints, all that may go together are copied: their newest may be of different
+    moments, and the learners choose those that fit.
 
     Args:
         wanted: a generation's id; None: the last one.
 
     Returns:
-        What ``jobs.checkpoint_of`` keeps.
+        The value of ``jobs.checkpoint_of``.
 
     Raises:
-        Problem, StoreError: there is none, or a store did not do it. Nothing is left in ``target`` then.
+        Problem, StoreError: there is none, or a store failed. Nothing is left in ``target`` then.
     """
     for _ in range(_TRIES):
         with users_store():

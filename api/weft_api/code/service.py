@@ -39,11 +39,11 @@ def put_code(context: Context, project_id: str, upload: Spooled) -> bool:
     """Put a bundle into the store; False: it was there. Raises StoreError."""
     key = code_key(project_id, upload.sha256)
     present = context.objects.head(key)
-    # Content-addressed: what is there under this name is this. (A size that differs is an upload that was cut off.)
+    # Content-addressed: an object under this name has this content. (If the size differs, an upload was cut off.)
     there = present is not None and present.size == upload.size
     if present is not None and there and present.modified > datetime.now(UTC) - _FRESH:
         return False
-    # What has been there for long may be removed at any moment, if no job uses it; a new copy stays for a day.
+    # An old bundle that no job uses may be removed at any moment; a new copy stays for a day.
     context.objects.put_file(key, upload.path)
     return not there
 

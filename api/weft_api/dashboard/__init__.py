@@ -1,1 +1,1 @@
-"""The web page: static files that `make dashboard` builds, served under ``/``. All it knows it gets from the API."""
+"""The web page: static files that `make dashboard` builds, served under ``/``. It gets all its data from the API."""

@@ -19,7 +19,7 @@ CSP: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-"""No inline script or style, nothing from elsewhere: what a user's program printed can't become part of the page."""
+"""No inline script or style, nothing from elsewhere: the output of a user's program can't become part of the page."""
 
 _NOT_PAGES: Final = ("api", "v1", "docs", "assets", "healthz", "readyz", "metrics", "openapi.json")
 
@@ -60,7 +60,7 @@ class _Pages(Route):
 
 
 class _Assets(StaticFiles):
-    """Files whose names hold the hash of what is in them: cached for good, and sent compressed."""
+    """Files whose names contain the hash of their content: cached for good, and sent compressed."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)

@@ -1,1 +1,1 @@
-"""Data stores kept on the server, and what is in them."""
+"""Data stores kept on the server, and their content."""

@@ -1,4 +1,4 @@
-"""Keeping data stores, and looking into them."""
+"""Keeping data stores, and listing their content."""
 
 from __future__ import annotations
 

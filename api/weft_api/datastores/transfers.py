@@ -79,7 +79,7 @@ def begin_upload(context: Context, who: Principal, name: str, body: UploadBody, 
 
 
 def complete_upload(context: Context, who: Principal, name: str, body: CompleteBody, once: Once) -> None:
-    """Make the object out of its parts. Raises Problem store_refused, with what the store said."""
+    """Make the object out of its parts. Raises Problem store_refused, with the store's reason."""
     about("object", f"{name}/{body.container}/{body.key}")
     with context.database.transaction() as session:
         if once.seen(who.scope(session)) is not None:

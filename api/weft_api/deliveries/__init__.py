@@ -1,1 +1,1 @@
-"""The notifications of a job: to whom they were sent, with what outcome, and once more."""
+"""The notifications of a job: their receivers and outcomes, and how to send one again."""

@@ -37,7 +37,7 @@ class DeliveryView(BaseModel):
     format: Literal["json", "slack", "email"]
     state: Literal["waiting", "delivered", "failed"]
     tries: int = Field(description="Tries since the delivery was queued or replayed.")
-    status: str | None = Field(description="What became of the last try.")
+    status: str | None = Field(description="The result of the last try.")
     queued_at: datetime = Field(description="When the delivery was queued or replayed.")
     tried_at: datetime | None
     delivered_at: datetime | None

@@ -1,1 +1,1 @@
-"""Engines with their load, and what manifests can ask for."""
+"""Engines with their load, and the images that manifests can ask for."""

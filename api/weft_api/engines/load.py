@@ -49,7 +49,7 @@ def loads(session: Session, engine: str | None = None) -> dict[str, Load]:
 
 
 def node_views(row: EngineStatus | None, load: Load) -> list[NodeView]:
-    """The nodes that a worker last saw, with what is used of them."""
+    """The nodes that a worker last observed, with the resources in use."""
     kept = (row.capacity if row else None) or {}
     return [_node_view(node, load) for node in kept.get("nodes", ())]
 

@@ -1,5 +1,5 @@
 """Engines with their load and their queues. Engines belong to no project: their numbers are of the whole installation.
-Of the jobs that wait only the project's own are named."""
+They name only the project's own waiting jobs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WAITING = 100
 
 
 def list_engines(context: Context, session: Session) -> list[EngineView]:
-    """The engines of the settings, with what the workers last saw of them."""
+    """The engines of the settings, as the workers last observed them."""
     seen = {row.name: row for row in session.scalars(select(EngineStatus))}
     waiting = select(Job.engine, func.count()).where(Job.state == JobState.QUEUED.value).group_by(Job.engine)
     queued, load = dict(session.execute(waiting).all()), loads(session)
@@ -181,7 +181,7 @@ def show_catalogue(context: Context, session: Session) -> CatalogueView:
 
 
 def _has(settings: EngineSettings, there: list[str] | None, reference: str) -> Literal["ready", "on demand", "unknown"]:
-    """Whether an engine has an image: by what it says it has, else by its kind."""
+    """Whether an engine has an image: as the engine reports, else by its kind."""
     if there is not None:
         return "ready" if reference in there else "on demand"
     if isinstance(settings, KubernetesSettings):

@@ -30,7 +30,7 @@ class EventView(BaseModel):
     state: str | None = Field(description="The state that the job has entered; set if `kind` is `state`.")
     attempt: int | None
     message: str
-    user: str | None = Field(description="The user who caused the event. Null if nobody did.")
+    user: str | None = Field(description="The user who caused the event. Null if no user did.")
     data: dict[str, Any]
 
 

@@ -36,7 +36,7 @@ def _authenticate(turn: TakesTurn, connection: HTTPConnection, context: Ctx) -> 
 def _signed_in(connection: HTTPConnection, context: Context) -> Principal:
     known = connection.headers.get("origin") in context.settings.api.ffdl_origins
     if not known and connection.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-        # Browsers send a password that was typed once with whatever any page makes them ask.
+        # Browsers add a password that was typed once to every request that any page makes.
         raise Problem(CROSS_SITE, "this API is not for pages of other sites")
     scheme, _, given = connection.headers.get("authorization", "").strip().partition(" ")
     if scheme.lower() == "basic":

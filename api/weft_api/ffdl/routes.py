@@ -1,5 +1,5 @@
-"""HTTP for FfDL's API: models, which are Weft's jobs. Each of them may carry ``version=YYYY-MM-DD``, which says nothing
-here. Not in the OpenAPI document: docs/from-ffdl.md tells what is served."""
+"""HTTP for FfDL's API: models, which are Weft's jobs. Each request may carry ``version=YYYY-MM-DD``, which has no
+effect. Not in the OpenAPI document: docs/from-ffdl.md lists the calls."""
 
 from __future__ import annotations
 

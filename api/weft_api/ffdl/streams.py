@@ -40,7 +40,7 @@ _PROTOCOLS = ("ws", "wss")
 _POLICY = 1008
 _PAGE = 500
 _PACE = 0.005
-"""Seconds between two metrics, so that a network carries each by itself: what it cuts, FfDL's client can't read."""
+"""Seconds between two metrics, so that a network carries each by itself: FfDL's client can't read one that is cut."""
 
 Follow = Annotated[bool, Query()]
 
@@ -77,7 +77,7 @@ def _log_text(reader: ChunkReader, start: int) -> Iterator[bytes]:
 
 
 class _LogNews:
-    """What one follower of a log is sent, as text. ``ended``: the job has, and that was all."""
+    """The text for a follower of a log. ``ended``: the job has ended, and no more text follows."""
 
     def __init__(self, follower: LogFollower) -> None:
         self._follower = follower
@@ -133,7 +133,7 @@ def _metrics_start(context: Context, who: Principal, model_id: str, since_time: 
 
 
 class _MetricNews:
-    """What one follower of metrics is sent: MetricData, and the job's state when it changes."""
+    """The messages for a follower of metrics: MetricData, and the job's state when it changes."""
 
     def __init__(self, context: Context, who: Principal, model_id: str, start: int, since: int | None) -> None:
         SIGN_INS.of(context).admit(who)
@@ -189,7 +189,7 @@ async def _serve(socket: WebSocket, news: _LogNews | _MetricNews) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_send, socket, news)
         while (await socket.receive())["type"] != "websocket.disconnect":
-            pass  # nothing that a client says means anything
+            pass  # messages from the client have no meaning
         tasks.cancel_scope.cancel()
 
 

@@ -144,7 +144,7 @@ def records_from(
 
 
 def _models(context: Context, who: Principal, found: Iterator[Json]) -> Download:
-    """The answer, whatever its size: sent as it is read. What can't be read at all is an error."""
+    """The answer, of any size, sent as it is read. If it can't be read at all, that is an error."""
     head = list(islice(found, _PAGESIZE))
 
     def parts() -> Iterator[str]:

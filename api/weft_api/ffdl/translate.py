@@ -97,7 +97,7 @@ def _memory(size: int) -> tuple[float, str]:
 
 
 def _data_stores(manifest: Manifest) -> tuple[list[str], list[str], list[Json]]:
-    """Ids of inputs and outputs, and what they are: never what opens them."""
+    """Ids and places of inputs and outputs, never their credentials."""
     inputs, outputs, shown = [], [], []
     for store in manifest.data_stores:
         if store.training_data:
@@ -172,7 +172,7 @@ def _meta(job_id: str, user: str, time: int, rindex: int) -> Json:
 
 
 def _typed(value: int | float | str, kind: str | None) -> Json:
-    """FfDL's Any: a type, and the value as text. A text that came without a type has the one that it looks like."""
+    """FfDL's Any: a type, and the value as text. A text that came without a type gets the type that it looks like."""
     if isinstance(value, int):
         return {"type": "INT", "value": str(value)}
     if isinstance(value, float) or (kind is None and value in ("nan", "inf", "-inf")):

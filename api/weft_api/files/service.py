@@ -33,7 +33,7 @@ class Results:
     """When they were removed, as the project no longer keeps them; of results in the installation's own store."""
 
     def objects(self) -> Iterator[ObjectInfo]:
-        """Without what is only a folder's name."""
+        """Without objects that only name a folder."""
         return (info for info in self.bucket.objects(self.prefix) if not info.key.endswith("/"))
 
 

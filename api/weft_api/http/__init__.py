@@ -1,1 +1,1 @@
-"""Requests and answers, whatever they are about."""
+"""The parts of requests and answers that all features share."""

@@ -1,4 +1,5 @@
-"""What the audit trail learns about a request: the action from its route, the actor and the object from its handlers.
+"""The facts about a request for the audit trail: its route gives the action, its handlers give the actor and the
+object.
 
 ``weft_api.audit`` writes the records. A route declares its action beside its path::
 
@@ -58,7 +59,7 @@ def socket_audit(declaration: dict[str, Any]) -> Callable[[_Endpoint], _Endpoint
 
 @dataclass
 class Noted:
-    """What the handlers of a request have said."""
+    """The notes of a request's handlers."""
 
     actor: ActorKind = ActorKind.ANONYMOUS
     user_id: str | None = None

@@ -63,7 +63,7 @@ class PatientBodies:
 
         async def timed() -> Message:
             nonlocal waited, taken, complete
-            if complete:  # what comes now is the end of the connection, and may take its time
+            if complete:  # only the end of the connection is still to come, and it may take its time
                 return await receive()
             began = time.monotonic()  # only the client's time counts, not the handler's
             try:

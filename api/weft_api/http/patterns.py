@@ -1,7 +1,7 @@
 """Patterns of users, for lines of logs.
 
-They run on RE2, whose time is linear in the text whatever the pattern: one by a hostile user can't hang anything, as it
-could in engines that backtrack. The price is that RE2 has no look-around and no back-references.
+They run on RE2, whose time is linear in the text whatever the pattern: a hostile user's pattern can't hang anything, as
+it could in engines that backtrack. The price is that RE2 has no look-around and no back-references.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ACCEPTED = "RE2's syntax, without look-around"
 _SEARCH_BYTES, _RULE_BYTES = 8 << 20, 1 << 20
 """Memory for a compiled pattern and its states. Those of rules are kept, and there are many."""
 _SPANS = 50
-"""Marked in a line at most."""
+"""The most matches that are marked in a line."""
 
 
 class BadPattern(Exception):
@@ -23,7 +23,7 @@ class BadPattern(Exception):
 
 
 class Pattern:
-    """What is looked for in each line.
+    """The text or the pattern that each line is searched for.
 
     Args:
         text: a substring, or with ``regex`` an RE2 pattern, in which ``^`` and ``$`` are a line's ends.

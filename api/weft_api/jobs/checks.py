@@ -1,8 +1,8 @@
-"""Whether what a manifest names is there. Submitting and validating ask the same."""
+"""Whether the things that a manifest names exist. Submission and validation run the same checks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from weft_api.context import Context
@@ -12,10 +12,11 @@ from weft_api.models.files import FilesGone, VersionFiles, version_files
 from weft_api.storage.checker import Checker, NamedContainer
 from weft_api.storage.locations import OpenStore, StoreGone, open_kept
 from weft_core.command import needed_files
-from weft_core.manifest import DataStore, ModelReference, ParsedManifest
+from weft_core.manifest import After, DataStore, ModelReference, ParsedManifest
 from weft_core.objects import StoreError
 from weft_core.store import registry
-from weft_core.store.models import Secret
+from weft_core.store.models import Job, Secret
+from weft_core.store.predecessors import never_starts
 from weft_core.store.registry import UnknownModel
 from weft_core.store.scope import Scope
 
@@ -69,6 +70,7 @@ def look_up(scope: Scope, context: Context, parsed: ParsedManifest) -> Checks:
     checks = Checks(parsed.position)
     manifest = parsed.manifest
     _look_up_secrets(scope, manifest.secrets, checks)
+    _look_up_predecessors(scope, manifest.after, checks)
     if manifest.repo is not None and manifest.repo.secret is not None:
         _look_up_repository_secret(scope, context, manifest.repo.secret, checks)
     for number, store in enumerate(manifest.data_stores):
@@ -88,7 +90,7 @@ def look_up(scope: Scope, context: Context, parsed: ParsedManifest) -> Checks:
 
 
 def refuse_missing_code(command: str, checks: Checks) -> None:
-    """Note what a command needs of the code when none comes with it."""
+    """Note the files of the code that a command needs when no code comes with it."""
     if missing := needed_files(command):
         checks.add(
             "framework.command",
@@ -111,6 +113,20 @@ def _look_up_secrets(scope: Scope, wanted: dict[str, str], checks: Checks) -> No
     for variable, name in wanted.items():
         if name not in names:
             checks.add_missing_secret(f"secrets.{variable}", name)
+
+
+def _look_up_predecessors(scope: Scope, after: Sequence[After], checks: Checks) -> None:
+    if not after:
+        return
+    found = scope.all(scope.select(Job, Job.id.in_([entry.job for entry in after])))
+    states = {job.id: job.state for job in found}
+    for index, entry in enumerate(after):
+        path = f"after[{index}]"
+        if entry.job not in states:
+            checks.add(path, f"no job {entry.job} in this project", found=entry.job, accepted="the id of a job")
+        elif why := never_starts(entry.on, states[entry.job]):
+            message = f"{entry.job} {why}, so a job that starts only when it has {entry.on} would never start"
+            checks.add(path, message, found=entry.job, accepted="a job that can still end so, or another value of on")
 
 
 def _look_up_repository_secret(scope: Scope, context: Context, name: str, checks: Checks) -> None:
@@ -153,7 +169,7 @@ def _pin(scope: Scope, context: Context, reference: ModelReference, path: str, c
 
 
 def ask_stores(context: Context, checker: Checker, checks: Checks, until: float | None = None) -> list[str]:
-    """Ask the users' stores for what is named; returns a warning for each that did not answer.
+    """Ask the users' stores for the named containers; returns a warning for each store that did not answer.
 
     Args:
         until: when they must have been asked, by :func:`time.monotonic`.

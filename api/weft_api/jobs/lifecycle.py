@@ -86,7 +86,7 @@ def _change(
 
 
 def rerun(context: Context, who: Principal, job_id: str, asked: RerunBody, once: Once) -> Submitted:
-    """Submit the job again, with its code and credentials, and a copy of a checkpoint of it if wished.
+    """Submit the job again, with its code and credentials, and on request with a copy of one of its checkpoints.
 
     Raises:
         ManifestError, Problem: its manifest, or the one that is given instead, is not acceptable (any more).
@@ -98,6 +98,7 @@ def rerun(context: Context, who: Principal, job_id: str, asked: RerunBody, once:
         if job.desired == "DELETED":
             raise Problem(CONFLICT, "the job is being deleted")
         manifest = Manifest.model_validate(job.manifest)
+        manifest = manifest.model_copy(update={"after": []})  # it starts again now
         if asked.code_sha256 is not None:  # it takes the place of a repository
             manifest = manifest.model_copy(update={"repo": None})
         submission = Submission(

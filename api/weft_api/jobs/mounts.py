@@ -1,4 +1,4 @@
-"""FfDL's ``mount_volume``: which folders of its machine an engine gives to jobs, and what can be done with them."""
+"""FfDL's ``mount_volume``: the folders of its machine that an engine gives to jobs, and their limits."""
 
 from __future__ import annotations
 

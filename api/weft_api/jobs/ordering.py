@@ -95,9 +95,9 @@ class Position(NamedTuple):
 
     id: str
     at: datetime | None
-    """When it was submitted; None if the order does not ask."""
+    """When it was submitted; None if the order does not depend on it."""
     value: Any
-    """What it is sorted by; None if that is nothing but ``at``, or if it lacks the metric."""
+    """The value that it is sorted by; None if that is ``at`` alone, or if it lacks the metric."""
 
 
 @dataclass(frozen=True)

@@ -91,8 +91,8 @@ class JobView(BaseModel):
     state_since: datetime
     removed: dict[str, datetime] = Field(
         default_factory=dict,
-        description="What the project no longer keeps of the job (`logs`, `metrics`, `results`, `events`), with the "
-        "time of its removal.",
+        description="The kinds of data of the job that the project no longer keeps (`logs`, `metrics`, `results`, "
+        "`events`), with the time of their removal.",
     )
     queue_position: int | None = Field(default=None, description="Position in the engine's queue, from 1.")
     metrics: dict[str, BestAndLast] = Field(

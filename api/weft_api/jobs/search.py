@@ -3,8 +3,8 @@
 Each order and each condition has an index, and a page is read along one of them. Where an order starts anew, behind a
 cursor or with the next state, an index has to be entered anew: that is a branch, which reads no more than a page.
 
-A text is looked for among the next jobs of the order first, which is enough for what many jobs have. What few have,
-the index of pieces of texts finds.
+A text is first looked for among the next jobs of the order, which is enough for a text that many jobs have. The index
+of pieces of texts finds rarer ones.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def find_page(scope: Scope, wanted: JobFilter, order: Order, limit: int, cursor:
     """The next ``limit`` jobs of the project. Raises Problem invalid_request for a cursor of another order."""
     position = order.position(cursor) if cursor else None
     if wanted.limits:
-        # For each state, user or label another plan may be the right one: no plan for any value, which Postgres makes
-        # of a statement that comes often.
+        # Each state, user or label may need a plan of its own. Postgres would use one plan for all values of a
+        # statement that comes often.
         scope.session.execute(text("select set_config('plan_cache_mode', 'force_custom_plan', true)"))
     return _Search(scope, wanted, order).page(position, limit)
 
@@ -150,7 +150,7 @@ class _Search:
 
     @property
     def _asks_jobs(self) -> bool:
-        """Whether something is asked that only the table of jobs has."""
+        """Whether a condition concerns a column that only the table of jobs has."""
         wanted = self._wanted
         return bool(wanted.states or wanted.engine or wanted.user or self._order.field in ("name", "state"))
 
@@ -192,7 +192,8 @@ class _Search:
         ]
 
     def _source(self) -> tuple[FromClause, Any, Any, bool]:
-        """What a list by time is read from, its ids and times, and whether the first label is met by it."""
+        """The table that a list by time is read from, its ids and times, and whether it already fulfils the first
+        label."""
         if self._matching is not None:
             c = self._matching.c
             return self._matching, c.id if "id" in c else c.job_id, c.created_at, False
@@ -283,7 +284,8 @@ class _Search:
     def _conditions(
         self, rows: FromClause, job_id: Any, at: Any, driving: bool = False, of_states: bool = False
     ) -> list[ColumnElement[bool]]:
-        """All that is wanted but the text, and the states unless ``of_states``. ``driving``: the first label is met."""
+        """All conditions except the text, and except the states unless ``of_states``. ``driving``: the first label is
+        fulfilled already."""
         wanted = self._wanted
         found = [condition.holds(self._scope, job_id) for condition in wanted.metrics]
         if of_states and wanted.states:

@@ -63,7 +63,7 @@ def show_new_job(who: Principal, job: Job) -> JobView:
 def detail_job(scope: Scope, who: Principal, job: Job) -> JobDetail:
     """A job with everything that belongs to it."""
     fields = _fields(job, who, _user_name(scope, who, job))
-    if job.state == JobState.QUEUED:
+    if job.state == JobState.QUEUED and not job.predecessors:
         fields["queue_position"] = _queue_position(scope, job)
     logged = logged_by(scope, job.id)
     return JobDetail(

@@ -52,7 +52,7 @@ class Submitted:
 
 @dataclass(frozen=True)
 class Checked:
-    """A submission that nothing speaks against."""
+    """A submission that has passed all checks."""
 
     parsed: ParsedManifest
     """With its repository pinned."""

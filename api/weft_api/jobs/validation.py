@@ -23,7 +23,7 @@ submits."""
 def validate(
     context: Context, who: Principal, text: bytes, overrides: Mapping[str, str], rerun_of: str | None
 ) -> ValidManifest:
-    """What a manifest means.
+    """The meaning of a manifest.
 
     A viewer can't have the server call an address that stands in a manifest, as a viewer can't submit one either: such
     a store is not asked, and a note says so. Stores that the project keeps are.

@@ -24,7 +24,7 @@ from weft_core.store.row_security import confine
 
 _CLOCKS_APART = timedelta(minutes=5)
 _STEP = 16
-"""Chunks looked through at once for a time."""
+"""Chunks that one search for a time reads at once."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class ChunkReader:
     """Reads the chunks of one job. Each call is a short transaction of its own: none is open between two, nor while S3
     is asked.
 
-    Calls raise StoreError when S3 does not give what is there.
+    Calls raise StoreError when S3 does not return an existing frame.
     """
 
     def __init__(self, context: Context, who: Principal, job_id: str) -> None:

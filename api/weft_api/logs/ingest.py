@@ -25,7 +25,8 @@ from weft_core.store.models import Attempt, LogChunk, LogCursor, LogSource
 _CATCH_UP = 5
 """How much faster than its job may log an agent may send: it may have been cut off for a while."""
 _CLOSING_BYTES, _CLOSING_ROOM = 1024, 64 << 10
-"""A full log still takes a learner's word of what it left out: single lines of this size, and so much of them."""
+"""A full log still accepts a learner's reports of the lines that it left out: single lines of this size, and up to this
+total."""
 
 
 QUEUE: Shared[BatchQueue[Accepted]] = Shared(lambda _: BatchQueue())
@@ -44,8 +45,8 @@ def take_in(context: Context, token: AttemptToken, calls: Sequence[bytes]) -> li
         calls: each a LogsCall, as it came.
 
     Returns:
-        Of each call what became of it; a Problem (stale_attempt, log_full, too_many_lines) or a RequestValidationError
-        is that call's alone.
+        The outcome of each call; a Problem (stale_attempt, log_full, too_many_lines) or a RequestValidationError
+        concerns that call only.
     """
     outcomes: dict[int, Accepted | Exception] = {}
     batches: dict[int, Batch] = {}
@@ -117,7 +118,7 @@ def _chunk(cursor: LogCursor, now: datetime, limits: LimitSettings, batch: Batch
     _pay(cursor, now, limits, batch)
     if 0 < room < size:
         batch = _cut(batch, room, limits.log_bytes_per_job)
-        # It fills the log for good, so that this is said once.
+        # It fills the log for good, so that this message appears once.
         size = max(room, len(batch.body))
     cursor.latest = max(cursor.latest, *batch.times)
     chunk = LogChunk(

@@ -35,15 +35,15 @@ DELETED = "DELETED"
 """The state that followers of a deleted job get."""
 ENDED = frozenset([*TERMINAL, DELETED])
 BEHIND = 50_000
-"""Lines that one may be behind; beyond, lines are left out."""
+"""The most lines that a follower may be behind before lines are left out."""
 NEAR = 1000
-"""Lines before the end, from which on it goes on then."""
+"""How many lines before the end the follower then continues."""
 _LOOKS = 4
 """Threads that poll, for all logs together."""
 _CHUNKS = 64
 """Read in one poll."""
 _REST = 0.02
-"""Seconds between two polls of one log: what comes meanwhile is read together."""
+"""Seconds between two polls of one log: the lines that arrive meanwhile are read together."""
 _WOKEN_AT_ONCE = 25
 """Followers; the event loop serves others in between. A thousand that get a line take a tenth of a second."""
 _KEPT_SECONDS = 3.0
@@ -101,7 +101,7 @@ class LiveLog:
         self._task.cancel()
 
     async def fresh(self) -> None:
-        """Until it has polled once more: what was read before may have been overtaken (a job that was resumed)."""
+        """Until it has polled once more: earlier results may be out of date (a job that was resumed)."""
         needed = self._begun + 1
         if self._subscription:
             self._subscription.notify()
@@ -109,8 +109,8 @@ class LiveLog:
             await self._polling.wait()
 
     async def news(self, bell: asyncio.Event, patience: float) -> None:
-        """Until something has changed, at most ``patience`` seconds. To be called without an await since the last
-        read of what may change.
+        """Until something has changed, at most ``patience`` seconds. Call it without an await after the last read of
+        values that may change.
 
         Args:
             bell: the follower's own. Setting it wakes this follower.

@@ -10,7 +10,7 @@ from weft_api.logs.schemas import LogLine
 
 _PAGE_BYTES = 4 << 20
 SCAN_BYTES = 64 << 20
-"""That one call looks through at most, for lines that are few."""
+"""The most bytes that one call reads in search of rare lines."""
 _AT_ONCE = 1 << 20
 _FEWEST, _MOST = 2, 256
 """Chunks asked for at once. A chunk has up to 1 MiB, and may have one short line."""
@@ -84,9 +84,9 @@ def read_page(reader: ChunkReader, wanted: LogFilter, start: int, limit: int, en
     """Up to ``limit`` of the lines from ``start`` on, as far as they are there now.
 
     Args:
-        end: where the log ended when ``start`` was sought: a tail reaches to there whatever comes meanwhile.
+        end: where the log ended when ``start`` was found: a tail ends there, even if more lines arrive meanwhile.
     """
-    # The end is read first: what is committed up to there is all there will ever be, so skipping to it skips nothing.
+    # The end is read first: no further line will ever be committed before it, so skipping to it skips nothing.
     end = reader.end() if end is None else end
     lines: list[LogLine] = []
     read = 0

@@ -198,7 +198,7 @@ async def follow_logs_by_websocket(
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_send, socket, follower)
         while (await socket.receive())["type"] != "websocket.disconnect":
-            pass  # clients have nothing to say
+            pass  # messages from clients have no meaning
         tasks.cancel_scope.cancel()
 
 

@@ -12,7 +12,7 @@ from weft_api.logs.read import SCAN_BYTES, LogFilter, ascending, lines_of, read_
 from weft_api.logs.schemas import LogLine, LogMatch
 
 _SECONDS = 1.0
-"""That one call searches."""
+"""The most bytes that one call searches."""
 _ANSWER_BYTES = 4 << 20
 
 
@@ -67,7 +67,7 @@ def search(
 def _match(
     reader: ChunkReader, wanted: LogFilter, pattern: Pattern, texts: list[LogLine], index: int, context: int
 ) -> LogMatch:
-    """The line with what stands around it, as far as possible from its own chunk."""
+    """The line with the lines around it, as far as possible from its own chunk."""
     before, line, after = texts[max(0, index - context) : index], texts[index], texts[index + 1 : index + 1 + context]
     if len(before) < context and texts[0].n > 0:
         before = read_before(reader, wanted, texts[0].n, context - len(before)).lines + before

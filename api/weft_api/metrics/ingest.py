@@ -57,7 +57,7 @@ def take_in(context: Context, token: AttemptToken, bodies: Sequence[bytes]) -> l
         bodies: each a MetricsCall, as it came.
 
     Returns:
-        Of each what became of it; a Problem (stale_attempt) or a RequestValidationError is that call's alone.
+        The outcome of each call; a Problem (stale_attempt) or a RequestValidationError concerns that call only.
     """
     outcomes: dict[int, Accepted | Exception] = {}
     calls: dict[int, MetricsCall] = {}

@@ -25,7 +25,7 @@ class Point(NamedTuple):
 
 
 def keep_best_and_last(session: Session, job: Job, records: Iterable[Record]) -> None:
-    """Bring what lists show up to date. The lowest rank that reports a metric is the one whose it is."""
+    """Update the values for lists. A metric's values are those of the lowest rank that reports it."""
     found: dict[str, tuple[int, list[Point]]] = {}
     for record in records:
         for name, value in record.numbers():

@@ -107,8 +107,8 @@ class Rows:
         return self.where(chosen)
 
     def buckets(self, width: int, start: float, stop: float) -> Rows:
-        """At most ``width`` groups, by rising x. What has the same x is one group, in which the newest is the last;
-        when these are too many, [start, stop] is cut into ``width`` equal parts."""
+        """At most ``width`` groups, by rising x. Points of the same x are one group, in which the newest is the last;
+        if these are too many, [start, stop] is cut into ``width`` equal parts."""
         if not len(self.x):
             return self
         ordered = self.where(np.argsort(self.x, kind="stable"))  # stable: of equal x the newest stays last

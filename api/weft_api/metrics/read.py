@@ -24,7 +24,7 @@ _MOST_SERIES = 200
 _EXACT = 50_000
 """Points that a query reads one by one; of more, the summaries of blocks are read instead (entries of 32 points)."""
 _MOST_POINTS = 500_000
-"""Read one by one because they are in no order; of still more the summaries are good enough."""
+"""Points without an order are read one by one up to this number; for more points, the summaries are good enough."""
 
 
 def list_series(scope: Scope, job_id: str, wanted: SeriesFilter, limits: LimitSettings) -> SeriesList:

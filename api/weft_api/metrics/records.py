@@ -1,4 +1,4 @@
-"""Records as they are kept: what is hostile in them made harmless, a line of JSON each."""
+"""Records as they are kept: hostile content is made harmless, and each is a line of JSON."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def cleaned(record: RecordIn, attempt: int, rank: int) -> Record:
 
 
 def clean_name(name: str) -> str:
-    """On one line, without what terminals and browsers obey; a long one is cut, and still another than its like."""
+    """A name on one line, without control characters. A long name is cut, and stays different from similar names."""
     text = name.encode("utf-8", "replace").decode().strip()
     if not text.isprintable():
         text = "".join("\ufffd" if unicodedata.category(character) in _UNSAFE else character for character in text)
@@ -128,7 +128,7 @@ def parsed(line: bytes) -> Record:
 
 @dataclass
 class Pending:
-    """Points that are not folded yet; a step that was not told is None."""
+    """Points that are not folded yet; a missing step is None."""
 
     steps: list[int | None]
     times: list[int]

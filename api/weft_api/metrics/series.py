@@ -1,4 +1,4 @@
-"""Series as they stand now: what is folded, and what still waits."""
+"""Series as they stand now: their folded points, and the points that still wait."""
 
 from __future__ import annotations
 

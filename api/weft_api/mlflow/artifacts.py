@@ -80,7 +80,7 @@ def _results(call: Call, job: Job) -> tuple[Bucket, str]:
 
 
 def reserve(call: Call, address: str, size: int) -> Folder:
-    """The folder that an upload of this size goes to. What was counted stays counted, whatever becomes of the upload.
+    """The folder that an upload of this size goes to. The bytes stay counted even if the upload fails.
 
     Raises:
         Problem: too_large beyond the limit of the run, and others.

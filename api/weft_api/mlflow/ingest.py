@@ -1,7 +1,7 @@
 """log-metric and log-batch: most of what MLflow's clients send, so calls that wait are stored together.
 
-Calls of one attempt share a transaction, as its learners' own metrics do, and so do calls with one user's token. What
-they have in common is looked up once.
+Calls of one attempt share a transaction, as its learners' own metrics do, and so do calls with one user's token. Their
+common rows are looked up once.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Logged:
 async def accept(context: Context, bearer: HTTPAuthorizationCredentials | None, body: bytes, *, single: bool) -> None:
     """Store a log-metric (``single``) or a log-batch. Raises what :func:`take_in` finds."""
     token = read_token(context, bearer)
-    # The queue keeps bodies only, so what else is needed of the call goes before each.
+    # The queue keeps bodies only, so the other facts about the call go before each.
     rank, key = (token.rank, token.sha256) if isinstance(token, LearnerToken) else (0, hash_token(token))
     head = f"{int(single)} {rank}\n".encode()
     await QUEUE.of(context).run(key, head + body, lambda bodies: take_in(context, token, bodies))

@@ -15,7 +15,7 @@ class Logged(NamedTuple):
 
 
 def logged_by(scope: Scope, job_id: str) -> Logged:
-    """What a job has logged."""
+    """The parameters and tags that a job has logged."""
     row = scope.find(MlflowRun, MlflowRun.id == job_id)
     return Logged({key: entry[0] for key, entry in sorted(row.params.items())}, row.tags) if row else Logged({}, {})
 

@@ -1,4 +1,4 @@
-"""HTTP for MLflow's tracking API. Not in the OpenAPI document: docs/mlflow.md tells what is served."""
+"""HTTP for MLflow's tracking API. Not in the OpenAPI document: docs/mlflow.md lists the calls."""
 
 from __future__ import annotations
 

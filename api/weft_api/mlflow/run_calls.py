@@ -168,7 +168,7 @@ def delete_tag(call: Call) -> dict[str, Any]:
 
 
 def log_model(call: Call) -> dict[str, Any]:
-    """What MLflow 2 says of a model whose files it has sent before."""
+    """MLflow 2's description of a model whose files it has already sent."""
     run = find_run(call, call.given.run_id(), write=True)
     try:
         model = json.loads(call.given.text("model_json", _LONGEST_HISTORY))

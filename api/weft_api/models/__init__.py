@@ -1,1 +1,1 @@
-"""The registry of models: versions of what jobs have left, with their lineage, and stages."""
+"""The registry of models: versions of jobs' results, with their lineage, and stages."""

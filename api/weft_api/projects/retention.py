@@ -1,4 +1,4 @@
-"""What projects keep of jobs that have ended."""
+"""The retention of projects: which data of ended jobs they keep."""
 
 from __future__ import annotations
 

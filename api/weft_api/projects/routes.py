@@ -203,7 +203,7 @@ def put_tunnels(name: ProjectName, body: TunnelsBody, context: Ctx, who: Viewer)
 
 @router.get(
     "/projects/{name}/retention",
-    summary="Show what a project keeps of jobs that have ended",
+    summary="Show the retention of a project",
     responses=responses(NOT_FOUND),
     openapi_extra=audited("retention.show", "project:{name}", read=True, installation=True),
 )
@@ -214,7 +214,7 @@ def get_retention(name: ProjectName, context: Ctx, who: Viewer) -> RetentionView
 
 @router.put(
     "/projects/{name}/retention",
-    summary="Set what a project keeps of jobs that have ended (owners, administrators)",
+    summary="Set the retention of a project (owners, administrators)",
     responses=responses(FORBIDDEN, NOT_FOUND),
     openapi_extra=audited("retention.set", "project:{name}", installation=True),
 )

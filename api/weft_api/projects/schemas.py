@@ -155,7 +155,8 @@ _SHARE: dict[str, Any] = {"weight": 2, "guaranteed": {"cpus": None, "gpus": 8, "
 
 
 class GuaranteedBody(_Numbers):
-    """What a project can always get back from projects that have borrowed it. Null means that nothing is guaranteed."""
+    """The resources that a project can always get back from projects that have borrowed them. Null: nothing is
+    guaranteed."""
 
     model_config = ConfigDict(title="Guaranteed", extra="forbid")
 
@@ -232,7 +233,8 @@ _RETENTION: dict[str, Any] = {
 
 
 class RetentionBody(BaseModel):
-    """What a project keeps of jobs that have ended. For what is null, the installation's setting holds."""
+    """How long, and how much of, the data of its ended jobs a project keeps. Where a field is null, the installation's
+    setting holds."""
 
     model_config = ConfigDict(title="Retention", extra="forbid", json_schema_extra={"examples": [_RETENTION]})
 
@@ -251,7 +253,7 @@ class RetentionBody(BaseModel):
 
 
 class KeptView(BaseModel):
-    """What holds for one kind of things, and what was removed so far."""
+    """The retention of one kind of data, and how much of it was removed so far."""
 
     model_config = ConfigDict(title="Kept")
 
@@ -272,7 +274,7 @@ _ALL_EXAMPLE: dict[str, Any] = {
 
 
 class RetentionView(BaseModel):
-    """What a project keeps of jobs that have ended."""
+    """The retention of a project, for each kind of data."""
 
     model_config = ConfigDict(
         title="RetentionView",
@@ -303,7 +305,7 @@ _CAPS: dict[str, Any] = {
 
 
 class CapBody(_Numbers):
-    """What the jobs of one member may have. Null means no limit."""
+    """Limits for the jobs of one member. Null means no limit."""
 
     model_config = ConfigDict(title="Cap", extra="forbid")
 

@@ -177,7 +177,7 @@ def set_member(session: Session, who: Principal, name: str, user_name: str, role
 
 
 def remove_member(session: Session, who: Principal, name: str, user_name: str) -> None:
-    """Their tokens and sessions for it end at once. Raises as :func:`set_member`; everyone may leave by himself."""
+    """Their tokens and sessions for it end at once. Raises as :func:`set_member`; all members may remove themselves."""
     own = user_name == who.user and who.limit is None
     project = _own(who, find_project(session, who, name, lock=True)) if own else owned_project(session, who, name)
     user = _user(session, user_name)
@@ -297,7 +297,7 @@ def _another_owner(session: Session, project: Project, user: User) -> None:
 
 
 def _user(session: Session, name: str) -> User | None:
-    """A person: service accounts are no members."""
+    """A person: service accounts are not members."""
     return session.scalars(select(User).where(User.name == name, User.service_of.is_(None))).one_or_none()
 
 

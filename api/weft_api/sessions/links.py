@@ -40,7 +40,7 @@ def make_link(context: Context, who: Principal) -> LinkView:
 
 
 def use_link(context: Context, plain: str) -> Principal:
-    """Whom a link signs in. From now on it signs nobody in any more, however many come with it at the same time.
+    """The user whom a link signs in. The link is then used up, even if several requests come with it at the same time.
 
     Raises:
         Problem: unauthenticated, and why.
@@ -69,4 +69,4 @@ def _why_not(session: Session, sha256: str) -> str:
         return "this sign-in link is not known here"
     if link.used_at is not None:
         return "this sign-in link was used already: each signs in once"
-    return f"this sign-in link has expired: each is good for {LIFETIME.total_seconds() / 60:.0f} minutes"
+    return f"this sign-in link has expired: each is valid for {LIFETIME.total_seconds() / 60:.0f} minutes"

@@ -273,7 +273,7 @@ class _Answer:
 
 
 class _Session:
-    """What authlib's client needs of an HTTP client: bounded requests through the door."""
+    """The HTTP client for authlib's client: bounded requests through the door."""
 
     def __init__(self, outgoing: Outgoing) -> None:
         self._outgoing = outgoing

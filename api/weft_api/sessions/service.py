@@ -48,11 +48,11 @@ def open_session(context: Context, body: SessionBody, address: str, browser: str
 
     Args:
         address: where the request comes from.
-        browser: what its row is called in the list of tokens.
-        sealed: what :func:`begin_at_provider` has given this browser.
+        browser: the name of its row in the list of tokens.
+        sealed: the text that :func:`begin_at_provider` has given this browser.
 
     Raises:
-        Problem: unauthenticated, too_many_attempts; not_found for a project that the user is no member of; forbidden
+        Problem: unauthenticated, too_many_attempts; not_found for a project that the user is not a member of; forbidden
             for another project than the token's, or for a person without a role; provider_unavailable.
     """
     opened_with: Principal | None = None

@@ -23,7 +23,7 @@ class OpenStore:
     region: str | None
     credentials: Credentials | None = field(repr=False)
     space: str = ""
-    """What the names of the project's buckets begin with, in a store that projects share."""
+    """The beginning of the names of the project's buckets, in a store that projects share."""
 
     def at(self, container: str, *prefix: str) -> S3Location:
         place = S3Location(

@@ -26,8 +26,8 @@ from weft_core.settings import Settings
 from weft_core.setup import SPACES
 
 LEARNER_SECONDS = 900
-"""How long a learner's keys are good: the least that STS gives. No store can take them back, as SeaweedFS and AWS keep
-no list of them. The learner's agent renews them long before they end, as long as the attempt lasts."""
+"""How long a learner's keys are valid: the shortest time that STS allows. No store can take them back, as SeaweedFS and
+AWS keep no list of them. The learner's agent renews them long before they end, as long as the attempt lasts."""
 _PROJECT_SECONDS = 12 * 3600
 """URLs that the API signs end with the keys at the latest."""
 _ROLE_SECONDS = 3600
@@ -114,7 +114,8 @@ def opened(context: Context, location: S3Location) -> S3Location:
 
 
 def learner_policy(spec: LearnerSpec) -> str | None:
-    """What a learner may do in the shared store: read its inputs, read and write its results and checkpoints."""
+    """The rights of a learner in the shared store: to read its inputs, and to read and write its results and
+    checkpoints."""
     reads = [entry.location for entry in spec.data] + [spec.pretrained]
     read = [location for location in reads if location is not None and location.temporary]
     write = [location for location in (spec.results, spec.checkpoints) if location is not None and location.temporary]
@@ -132,10 +133,11 @@ def learner_policy(spec: LearnerSpec) -> str | None:
 
 
 def project_policy(space: str, own: str) -> str:
-    """What a project may do in the shared store: everything in its own buckets.
+    """The rights of a project in the shared store: everything in its own buckets.
 
     Args:
-        space: what the names of its buckets begin with; empty: all buckets but those of the other projects and ``own``.
+        space: the beginning of the names of its buckets; empty: all buckets but those of the other projects and
+            ``own``.
         own: the installation's bucket, which may be in the same store.
     """
     everywhere = _allow(["s3:ListAllMyBuckets"], ["*"])

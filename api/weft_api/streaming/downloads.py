@@ -40,7 +40,7 @@ class Download(StreamingResponse):
         self._who = who
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # It may be waiting for a client that reads nothing: only a cancellation ends that.
+        # It may wait for a client that reads nothing, and only a cancellation ends such a wait.
         with CancelScope() as sending, self._sign_ins.watch(self._who, sending.cancel):
             await super().__call__(scope, receive, send)
         if sending.cancelled_caught:  # uvicorn closes the connection of an answer that has no end

@@ -1,4 +1,4 @@
-"""Tunnels between users and learners: how an agent hears of one, and how its connection finds the user's.
+"""Tunnels between users and learners: how an agent learns of one, and how its connection finds the user's.
 
 A user's request and the agent's connection may come to different processes of the API. The request then reaches the
 agent through Redis, which carries a few bytes; the connection comes straight from the other process, so that no data
@@ -48,7 +48,7 @@ class Tunnel:
 
     @property
     def call(self) -> dict[str, str]:
-        """What a heartbeat's answer says of it to the agent."""
+        """The description of the tunnel in a heartbeat's answer."""
         return {"id": self.id, "kind": self.kind}
 
 

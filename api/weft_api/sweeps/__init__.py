@@ -1,1 +1,1 @@
-"""Sweeps: submitted, followed and steered; asked and told by programs that search themselves."""
+"""Sweeps: how they are submitted, followed and steered, and how programs that search themselves run trials."""

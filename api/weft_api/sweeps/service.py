@@ -33,7 +33,7 @@ _MANUAL = "manual"
 
 
 def submit(context: Context, who: Principal, submission: Submission, once: Once) -> tuple[SweepView, bool]:
-    """Make a sweep. All that could speak against one of its trials is asked now, as for a job.
+    """Make a sweep. Everything that could make one of its trials invalid is checked now, as for a job.
 
     Returns:
         The sweep, and whether an earlier request with the same Idempotency-Key has made it.

@@ -1,5 +1,5 @@
 """Signing in a program that has no browser, after RFC 8628: it shows a code, and its user confirms the code on Weft's
-page, signed in there in whichever way. So it works with each identity provider, and without one."""
+page, signed in there by any method. So it works with each identity provider, and without one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from weft_core.tokens import hash_token, new_token
 
 LIFETIME: Final = timedelta(minutes=10)
 INTERVAL: Final = 3
-"""Seconds between two questions of a program."""
+"""Seconds between two requests of a program for its token."""
 _TOLERATED: Final = timedelta(seconds=INTERVAL - 1)
 _LETTERS: Final = "BCDFGHJKLMNPQRSTVWXZ"
 """No vowels, so that no code is a word (RFC 8628, section 6.1)."""
@@ -105,7 +105,7 @@ def poll(context: Context, plain: str) -> CreatedToken:
     if who is None:
         raise Problem(ACCESS_DENIED, "the session that confirmed this sign-in has ended")
     with context.database.transaction() as session:
-        # Of two questions at the same time, one gets the token.
+        # Of two requests at the same time, one gets the token.
         gone = delete(DeviceLogin).where(DeviceLogin.device_sha256 == sha256).returning(DeviceLogin.device_sha256)
         if session.scalar(gone) is None:
             raise Problem(EXPIRED_TOKEN, "this sign-in has got its token already; begin another")
@@ -129,8 +129,8 @@ def confirm(context: Context, who: Principal, code: str, project: str | None) ->
     """Sign the waiting program in as ``who``.
 
     Raises:
-        Problem: not_found, for the code and for a project that the user is no member of; forbidden for another project
-            than the token's; conflict if another user confirms the same code.
+        Problem: not_found, for the code and for a project that the user is not a member of; forbidden for another
+            project than the token's; conflict if another user confirms the same code.
     """
     with context.database.transaction() as session:
         row = _waiting(session, code, lock=True)
@@ -160,7 +160,7 @@ def _waiting(session: Session, code: str, lock: bool = False) -> DeviceLogin:
     )
     row = session.scalars(query.with_for_update() if lock else query).one_or_none()
     if row is None:
-        raise Problem(NOT_FOUND, "no program waits under this code; codes are good for 10 minutes")
+        raise Problem(NOT_FOUND, "no program waits under this code; codes are valid for 10 minutes")
     return row
 
 

@@ -113,7 +113,7 @@ class DeviceCode(BaseModel):
     path: str = Field(description="The page of this server on which the user enters the code.")
     path_complete: str = Field(description="The same page, with the code in it.")
     expires_in: int = Field(description="Seconds for which the codes are valid.")
-    interval: int = Field(description="Seconds to wait between two questions.")
+    interval: int = Field(description="Seconds to wait between two requests for the token.")
 
 
 class DeviceTokenBody(BaseModel):

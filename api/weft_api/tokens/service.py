@@ -26,7 +26,7 @@ _LOGIN_DAYS = 90
 
 @dataclass(frozen=True)
 class _Owner:
-    """Whom a new token is for."""
+    """The user and the project of a new token."""
 
     user_id: str
     user: str
@@ -122,8 +122,8 @@ def _choose_project(session: Session, user: User, name: str | None) -> Project:
 def _issue(context: Context, session: Session, owner: _Owner, name: str, days: int | None, once: Once) -> CreatedToken:
     scope = Scope(session, owner.project_id)
     token = new_token("user")
-    # The answer of a repeated request has the token in it, which else is kept as a hash only: so it is kept encrypted
-    # with the key, which expires.
+    # The answer to a repeated request contains the token, of which otherwise only a hash is kept. So the token is kept
+    # encrypted together with the key, which expires.
     mine = json.dumps({"id": new_id("tok"), "sealed": context.box.encrypt(token.plain).decode()})
     kept = once.claim(scope, mine)
     made = json.loads(kept)

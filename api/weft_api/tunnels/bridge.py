@@ -30,7 +30,7 @@ class Ending:
 class Bridge:
     """
     Args:
-        allowed: whether the user may still be there. Runs in a thread.
+        allowed: returns whether the user still has the right to the tunnel. Runs in a thread.
     """
 
     def __init__(self, user: WebSocket, agent: WebSocket, limits: LimitSettings, allowed: Callable[[], bool]) -> None:
@@ -89,4 +89,4 @@ class Bridge:
                 return Ending(LIMIT, f"nothing came through this tunnel for {idle:g} s")
             with suppress(DBAPIError, PoolTimeout):  # asked again in a moment
                 if not await run_in_threadpool(self._allowed):
-                    return Ending(POLICY, "you may be in this project's jobs no longer")
+                    return Ending(POLICY, "you no longer have the right to enter this project's jobs")

@@ -1,4 +1,4 @@
-"""The way of an agent's connection to another process of the API, in which its tunnel waits."""
+"""Passes an agent's connection to the process of the API in which its tunnel waits."""
 
 from __future__ import annotations
 

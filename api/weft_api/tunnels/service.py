@@ -1,4 +1,4 @@
-"""Who may open a tunnel, and to which learner."""
+"""The right to open a tunnel, and the learner that it leads to."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def find_learner(context: Context, who: Principal, job_id: str, number: int) -> 
 
 
 def still_allowed(context: Context, who: Principal) -> bool:
-    """Whether somebody with an open tunnel might still open one."""
+    """Whether a user with an open tunnel still has the right to open one."""
     with context.database.transaction() as session:
         scope = who.scope(session)
         role = session.scalar(

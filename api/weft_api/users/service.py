@@ -78,7 +78,7 @@ def change_user(context: Context, who: Principal, name: str, body: UserChange, a
 
 
 def _check_current(context: Context, who: Principal, name: str, body: UserChange, address: str) -> None:
-    """Whoever finds a browser open must not be able to take the account over."""
+    """The old password is required, so that a person at a browser that was left open can't take the account over."""
     with context.database.transaction() as session:
         has_one = _get(session, name).password_hash is not None
     if not has_one:

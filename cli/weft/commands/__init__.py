@@ -22,7 +22,7 @@ COMMANDS: dict[str, Entry] = {
     "validate": Entry("train", "Check a manifest without submitting it.", TRAIN),
     "train": Entry("train", "Submit a training job: a manifest or a script, and the folder or zip of its code.", TRAIN),
     "run": Entry("run", "Run a manifest or a script on this machine, without a server.", TRAIN),
-    "sbatch": Entry("sbatch", "Submit a batch script of Slurm's, with its #SBATCH directives.", TRAIN),
+    "sbatch": Entry("sbatch", "Submit a Slurm batch script, with its #SBATCH directives.", TRAIN),
     "rerun": Entry("train", "Submit a job again, with the same manifest and code.", TRAIN),
     "sweep": Entry(
         "sweep",
@@ -44,7 +44,7 @@ COMMANDS: dict[str, Entry] = {
         "ffdl", "Print evaluation metrics as they arrived, as FfDL did; `weft metrics` shows more.", JOBS
     ),
     "events": Entry("logs", "Print the events of a job.", JOBS),
-    "deliveries": Entry("jobs", "List the notifications of a job: to whom they went, and with what outcome.", JOBS),
+    "deliveries": Entry("jobs", "List the notifications of a job, with their receivers and outcomes.", JOBS),
     "exec": Entry("inside", "Run a command in a learner of a running job.", JOBS),
     "shell": Entry("inside", "Open a shell in a learner of a running job.", JOBS),
     "cp": Entry("inside", "Copy files out of a learner of a running job, or into it.", JOBS),
@@ -75,7 +75,7 @@ COMMANDS: dict[str, Entry] = {
     "down": Entry("local", "Stop the Weft that runs on this machine.", SERVER),
     "status": Entry("local", "Show the status of the Weft that runs on this machine.", SERVER),
     "backup": Entry("backup", "Write all of the Weft on this machine into one file, while it runs.", SERVER),
-    "restore": Entry("backup", "Make a Weft of a backup, on this machine or another one.", SERVER),
+    "restore": Entry("backup", "Make a Weft from a backup, on this machine or another one.", SERVER),
     "env": Entry(
         "local",
         "Print the environment variables of the Weft on this machine; `weft env build` builds images' environments.",

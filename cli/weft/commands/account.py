@@ -29,7 +29,7 @@ def login(
     user: Annotated[str | None, typer.Option("--user", help="Sign in with the password of this user.")] = None,
     sso: Annotated[
         bool,
-        typer.Option("--sso", help="Sign in in a browser, in any of its ways, and confirm a code there."),
+        typer.Option("--sso", help="Sign in in a browser, by any method, and confirm a code there."),
     ] = False,
     project: Annotated[str | None, typer.Option(help="The project, if the user has several.")] = None,
     browser: Annotated[

@@ -17,5 +17,5 @@ def backup(ctx: typer.Context) -> None:
 
 @app.command("restore", context_settings=AS_IT_IS)
 def restore(ctx: typer.Context) -> None:
-    """Make a Weft of a backup, on this machine or another one."""
+    """Make a Weft from a backup, on this machine or another one."""
     become("weft_embedded.backup", ["restore", *ctx.args], "restore", "embedded", NEEDED)

@@ -104,7 +104,7 @@ def forward(
 ) -> None:
     """Make a port of a learner reachable on this machine.
 
-    Whatever listens at 127.0.0.1:PORT in the learner answers at
+    The program that listens at 127.0.0.1:PORT in the learner answers at
     127.0.0.1:LOCAL here, until Ctrl-C.
     """
     found = re.fullmatch(r"(?:(\d{1,5}):)?(\d{1,5})", ports)

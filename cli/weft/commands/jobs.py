@@ -164,7 +164,7 @@ def deliveries(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the notifications of a job: to whom they went, and with what outcome.
+    """List the notifications of a job, with their receivers and outcomes.
 
     The manifest's `notify` says where they go.
     """
@@ -180,7 +180,7 @@ def deliveries(
     if as_json:
         show_json([dict(delivery.raw) for delivery in kept])
     elif not kept:
-        say(f"{found.id} has sent no notification (yet): its manifest has no `notify`, or nothing to notify of")
+        say(f"{found.id} has sent no notification (yet): its manifest has no `notify`, or no event for it has come")
     else:
         show(delivery_table(kept))
 

@@ -1,4 +1,4 @@
-"""``projects retention``: what a project keeps of jobs that have ended."""
+"""``projects retention``: how long a project keeps the data of its ended jobs."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def retention(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a project keeps of jobs that have ended, or change what you name (owners, administrators).
+    """Show or change how long a project keeps the data of its ended jobs (owners, administrators).
 
-    The server removes what is older, or the oldest of what is more. It can't be brought back. `none` keeps all;
+    The server removes older data, and the oldest data beyond a size, for good. `none` keeps all;
     `default` is the installation's setting.
     """
     projects = client_of(ctx).projects
@@ -85,7 +85,7 @@ def retention(
 
 
 def _keep(kind: str, text: str) -> dict[str, int | None] | None:
-    """What the API takes for a kind; None: the installation's setting."""
+    """The API's value for a kind; None: the installation's setting."""
     words = [word.strip().lower() for word in text.split(",")]
     if words == [_DEFAULT]:
         return None

@@ -1,4 +1,4 @@
-"""``sbatch``: submits a batch script of Slurm's."""
+"""``sbatch``: submits a Slurm batch script."""
 
 from __future__ import annotations
 
@@ -74,13 +74,12 @@ def sbatch(
     save: SaveOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Submit a batch script of Slurm's, with its #SBATCH directives.
+    """Submit a Slurm batch script, with its #SBATCH directives.
 
     The script runs once, in learner 1, in the current folder or that of
     --chdir, which is sent as code. `srun` in it starts tasks in all learners.
-    Options of sbatch stand before the script and replace its directives.
-    Directives without an effect are named, and unknown ones are errors.
-    Example: `weft sbatch --nodes=2 --gpus-per-node=4 train.sh --lr 0.1`
+    Options of sbatch come before the script and replace its directives. Directives without an effect are named, and
+    unknown ones are errors. Example: `weft sbatch --nodes=2 --gpus-per-node=4 train.sh --lr 0.1`
 
     Prints `Submitted batch job ID`; with --parsable, only the id.
     """

@@ -19,7 +19,7 @@ from weft.script import Script, as_job, is_script
 from weft.ui.console import say
 
 _ARGUMENTS = "[-- ARGUMENT...]"
-_AFTER_DASHES = "The arguments of a script stand after `--`"
+_AFTER_DASHES = "The arguments of a script follow `--`"
 
 SourceArgument = Annotated[
     Path,
@@ -67,6 +67,14 @@ FrameworkOption = Annotated[
 WithOption = Annotated[
     list[str] | None,
     typer.Option("--with", metavar="PACKAGE", help="A package that the image lacks: einops>=0.8."),
+]
+AfterOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--after",
+        metavar="JOB[:ENDING]",
+        help="Start after this job. ENDING says how it must end: completed (the default), failed or ended.",
+    ),
 ]
 NoCodeOption = Annotated[bool, typer.Option("--no-code", help="Send no code, because the command needs none.")]
 
@@ -165,6 +173,15 @@ def read_source(
     return Source(path, str(path), text, values, None if no_code else code or path.parent, path, [str(path)])
 
 
+def predecessors(jobs: Sequence[str] | None) -> list[str]:
+    """The jobs of ``--after`` as values of ``--set``."""
+    values = []
+    for at, told in enumerate(jobs or ()):
+        job, colon, ending = told.partition(":")
+        values += [f"after[{at}].job={job}", *([f"after[{at}].on={ending}"] if colon else [])]
+    return values
+
+
 def added_packages(packages: Sequence[str], listed: int) -> dict[str, str]:
     """The packages of ``--with`` as values of a manifest that lists as many packages as ``listed``, by path."""
     return {f"framework.packages[{at}]": package for at, package in enumerate(packages, start=listed)}
@@ -175,7 +192,7 @@ def _has_repository(text: str, values: Mapping[str, str]) -> bool:
     try:
         found = yaml.safe_load(text)["repo"]
     except (yaml.YAMLError, LookupError, TypeError):
-        found = None  # the server says what is wrong with the manifest
+        found = None  # the server reports problems of the manifest
     return bool(found) or any(key.startswith("repo.") for key in values)
 
 
@@ -184,7 +201,7 @@ def _listed_packages(text: str, path: Path) -> int:
     try:
         found = yaml.safe_load(text)["framework"].get("packages")
     except (yaml.YAMLError, LookupError, TypeError, AttributeError):
-        return 0  # the server says what is wrong with the manifest
+        return 0  # the server reports problems of the manifest
     if found is not None and not isinstance(found, list):
         raise typer.BadParameter(f"framework.packages of {path} is no list: write [{found}]", param_hint="--with")
     return len(found or ())

@@ -125,14 +125,14 @@ def submit(
             "manifest, such as lr, is for ${sweep.lr} in the command.",
         ),
     ] = None,
-    metric: Annotated[str | None, typer.Option("--metric", help="The metric that says how good a trial is.")] = None,
+    metric: Annotated[str | None, typer.Option("--metric", help="The metric that rates a trial.")] = None,
     goal: Annotated[str | None, typer.Option("--goal", metavar="max|min", help="What is good.")] = None,
     trials: Annotated[int | None, typer.Option("--trials", min=1, help="How many trials there are.")] = None,
     parallel: Annotated[int | None, typer.Option("--parallel", min=1, help="How many run at the same time.")] = None,
     search: Annotated[
         str | None, typer.Option("--search", metavar="NAME", help="random, grid, tpe, cmaes or manual.")
     ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="The beginning of all chance.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="The seed of all random choices.")] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Show each trial as it ends, until the sweep has ended.")
     ] = False,

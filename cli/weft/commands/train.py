@@ -12,6 +12,7 @@ from weft import starter, words
 from weft.client import read_manifest
 from weft.commands.common import JobArgument, JsonOption, client_of, overrides
 from weft.commands.source import (
+    AfterOption,
     ArgumentsArgument,
     CodeArgument,
     CpusOption,
@@ -26,6 +27,7 @@ from weft.commands.source import (
     SourceArgument,
     WithOption,
     added_packages,
+    predecessors,
     read_source,
     say_unused,
 )
@@ -103,6 +105,7 @@ def train(
     framework: FrameworkOption = None,
     packages: WithOption = None,
     name: NameOption = None,
+    after: AfterOption = None,
     no_code: NoCodeOption = False,
     save: SaveOption = None,
     as_json: JsonOption = False,
@@ -120,6 +123,7 @@ def train(
     Prints the job's id. With --follow, also prints the job's log, and the
     exit code is the job's outcome.
     """
+    settings = [*(settings or ()), *predecessors(after)]
     source = read_source(
         manifest,
         code,
@@ -132,7 +136,8 @@ def train(
     )
     if save is not None:
         if follow or as_json or settings:
-            raise typer.BadParameter("it submits nothing; leave out --follow, --json and --set", param_hint="--save")
+            others = "--follow, --json, --set and --after"
+            raise typer.BadParameter(f"it submits nothing; leave out {others}", param_hint="--save")
         save_manifest(source, save)
         return
     say_unused(source)

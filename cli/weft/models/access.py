@@ -178,8 +178,8 @@ class Share(ServerValue):
 
 @dataclass(frozen=True)
 class Retention(ServerValue):
-    """What a project keeps of jobs that have ended. ``own``: the project's own settings by kind (``days``, ``bytes``),
-    without those that are the installation's."""
+    """How long, and how much of, the data of its ended jobs a project keeps. ``own``: the project's own settings by
+    kind (``days``, ``bytes``), without those that are the installation's."""
 
     own: Mapping[str, Mapping[str, int | None] | None]
 

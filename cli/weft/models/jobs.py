@@ -81,8 +81,8 @@ class Attempt(ServerValue):
     round: Round | None = None
     """The newest, of an elastic job."""
     checkpoint: Json | None = None
-    """What it began with: ``generation``, ``job``, ``attempt``, ``at`` (seconds since the epoch), ``files``, ``size``
-    (bytes)."""
+    """The checkpoint that it began with: ``generation``, ``job``, ``attempt``, ``at`` (seconds since the epoch),
+    ``files``, ``size`` (bytes)."""
 
     @classmethod
     def from_json(cls, data: Json) -> Attempt:
@@ -141,7 +141,7 @@ class Delivery(ServerValue):
     state: str
     tries: int = 0
     status: str | None = None
-    """What became of the last try."""
+    """The result of the last try."""
     queued_at: datetime | None = None
     tried_at: datetime | None = None
     delivered_at: datetime | None = None

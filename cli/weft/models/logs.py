@@ -32,7 +32,7 @@ class LogLine(ServerValue):
 
 @dataclass(frozen=True)
 class LogMatch(ServerValue):
-    """A line that was searched for, the lines around it, and what matches in its text: (begin, end) in characters."""
+    """A matching line, the lines around it, and the matching parts of its text: (begin, end) in characters."""
 
     line: LogLine
     before: tuple[LogLine, ...] = ()

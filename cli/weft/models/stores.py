@@ -1,4 +1,4 @@
-"""Data stores and what is in them; secrets."""
+"""Data stores and their content; secrets."""
 
 from __future__ import annotations
 

@@ -117,11 +117,11 @@ class Projects:
         return Share.from_json(self._transport.json("PUT", f"/projects/{segment(name)}/share", json=body))
 
     def retention(self, name: str) -> Retention:
-        """What a project keeps of jobs that have ended, and what was removed so far."""
+        """The retention of a project, and how much was removed so far."""
         return Retention.from_json(self._transport.json("GET", f"/projects/{segment(name)}/retention"))
 
     def set_retention(self, name: str, keep: Mapping[str, Mapping[str, int | None] | None]) -> Retention:
-        """Set what a project keeps. What is beyond it is removed within minutes, and can't be brought back.
+        """Set the retention of a project. Workers remove the rest within minutes, and it can't be brought back.
 
         Args:
             keep: by kind (``logs``, ``metrics``, ``results``, ``events``, ``code``), how many ``days`` and, for the

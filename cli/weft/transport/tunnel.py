@@ -88,7 +88,7 @@ class Tunnel:
     """One thread iterates over the frames; others may send. Also a context manager.
 
     Args:
-        opening: what the agent is asked for.
+        opening: the request to the agent.
     """
 
     def __init__(self, socket: ClientConnection, opening: Mapping[str, Any]) -> None:
@@ -142,7 +142,7 @@ class Tunnel:
             raise TunnelBroken(str(error))
 
     def write(self, data: bytes) -> bool:
-        """Send data, as soon as there is room for it. Returns whether the other side may still want it."""
+        """Send data, as soon as there is room for it. Returns whether the other side may still take more."""
         for start in range(0, len(data), PIECE):
             piece = data[start : start + PIECE]
             with self._changed:
@@ -159,7 +159,7 @@ class Tunnel:
         return self._send(bytes((frame,)) + (b"" if message is None else json.dumps(message).encode()))
 
     def close(self) -> None:
-        """Close the tunnel, and so end what runs in it."""
+        """Close the tunnel, which ends the command in it."""
         with contextlib.suppress(Exception):
             self._socket.close_timeout = 1
             self._socket.close()

@@ -18,7 +18,7 @@ _BAR = 40
 
 
 def bench_panel(points: Sequence[BenchJob]) -> RenderableType:
-    """The table. In a terminal, bars follow, and the reasons for what has not been measured."""
+    """The table. In a terminal, bars follow, and the reasons for missing measurements."""
     made = table(
         *("LEARNERS", "DEVICES", "IMAGES/SEC", "±", "PER DEVICE", "EFFICIENCY", "JOB", "STATE"),
         numbers=("LEARNERS", "DEVICES", "IMAGES/SEC", "±", "PER DEVICE", "EFFICIENCY"),

@@ -158,7 +158,7 @@ def _metric_table(job: Job) -> Table:
 
 
 def param_table(params: Mapping[str, str], rest: str) -> Table:
-    """What a job has logged as its parameters; ``rest`` says where those are that are left out."""
+    """The parameters that a job has logged; ``rest`` says where the omitted ones are."""
     shown = list(params.items())[:_MOST_PARAMS]
     made = table("PARAMETER", "VALUE")
     for name, value in shown:
@@ -260,7 +260,7 @@ def checkpoint_table(checkpoints: Sequence[Checkpoint], job_id: str) -> Table:
 
 
 def delivery_table(deliveries: Sequence[Delivery]) -> Table:
-    """A line for each delivery, with what became of its last try."""
+    """A line for each delivery, with the result of its last try."""
     made = table("DELIVERY", "EVENT", "TARGET", "STATE", "TRIES", "STATUS", "WHEN", numbers=("TRIES",))
     for delivery in deliveries:
         made.add_row(
@@ -321,7 +321,7 @@ def _learner_table(attempt: Attempt) -> Table:
 
 
 def _leftovers(attempt: Attempt) -> list[Text]:
-    """The files that the program has left in the folder of the code: a line for what became of them."""
+    """The files that the program has left in the folder of the code: a line for each outcome."""
     lines = []
     for learner in attempt.learners:
         told = learner.leftovers

@@ -12,7 +12,7 @@ from rich.text import Text
 from weft.models import Problem
 from weft.ui.console import err, say
 
-# Whatever may hold a credential is not shown again, not even to its writer: terminals get shared and recorded.
+# A value that may hold a credential is not shown again, not even to its author: terminals get shared and recorded.
 _SECRET = re.compile(
     r"pass(word|wd|phrase)?|secret|token|credential|user_?name|access_?key|api_?key|auth|connection|\benv\b|url",
     re.IGNORECASE,

@@ -1,4 +1,4 @@
-"""Words for what the project no longer keeps of a job."""
+"""Words for the data of a job that the project no longer keeps."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def gone(job: Job, kind: str) -> str | None:
 
 
 def all_gone(job: Job) -> str:
-    """``log, metrics``: all that is gone of a job."""
+    """``log, metrics``: the data of a job that is gone."""
     return ", ".join(_NAMES[kind] for kind in _NAMES if kind in (job.raw.get("removed") or {}))

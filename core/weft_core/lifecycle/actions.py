@@ -82,7 +82,7 @@ class Fire:
     rule: int
     """Its index."""
     found: str
-    """What fulfils it, in words."""
+    """What made it hold, in words."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """When a running attempt needs its next step. Pure functions of a view.
 
-An attempt that runs undisturbed needs none until a limit of time may be reached. Everything else is a change, and
-changes make a job due: reports and wishes through the API, and what its engine sees through the workers' watch
+An attempt that runs undisturbed needs no step until it may reach a time limit. Everything else is a change, and changes
+make a job due: reports and requests through the API, and news from its engine through the workers' watch
 (docs/leases.md#jobs-that-run).
 """
 
@@ -17,12 +17,12 @@ from weft_core.lifecycle.states import JobState
 from weft_core.lifecycle.view import View
 
 POLL = 2.0
-"""Seconds between two steps for an attempt with which something is going on: it starts, ends, or is disturbed."""
+"""Seconds between two steps of an attempt that starts, ends, or is disturbed."""
 UNREACHABLE_POLL = 5.0
 HELD_POLL = 10.0
 """While an engine's own queue holds a run back; its learners' start makes the job due at once."""
 LONGEST = 300.0
-"""Seconds until the next step of an attempt that is left alone, at most."""
+"""The most seconds until the next step of an undisturbed attempt."""
 
 
 def next_step_in(view: View) -> float:

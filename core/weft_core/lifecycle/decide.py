@@ -33,8 +33,9 @@ from weft_core.lifecycle.view import AttemptView, View, preemption_words
 from weft_core.words import count, duration
 
 SOON, MOMENT = 0.1, 0.3
-"""All learners have reported their ends, so their processes are gone in a moment and the step itself waits for that. A
-pod takes longer. Then the sweeper watches all ending runs together, because a step that waits holds up other jobs."""
+"""Delays after all learners have reported their ends: their processes are gone in a moment, and the step itself waits
+for that. Pods take longer. The sweeper then watches all ending runs together, because a step that waits holds up
+others."""
 CLOSING_POLL = 1.0
 
 
@@ -46,7 +47,7 @@ class Inconsistent(Exception):
 
 
 def decide(view: View) -> Decision:
-    """The next action for a job, or what must be known first."""
+    """The next action for a job; or a search for facts that the decision needs first."""
     job = view.job
     if job.state in TERMINAL:
         return Purge() if job.desired is Desired.DELETED else Rest()
@@ -74,7 +75,7 @@ def _decide_queued(view: View) -> Action:
 
 
 def _decide_end(view: View, attempt: AttemptView) -> Action | None:
-    """Decisions that need no observation: success, the user's wish, a time limit; or a launch that is due."""
+    """Decisions that need no observation: success, the user's request, a time limit; or a launch that is due."""
     if view.gang and all(learner.succeeded for learner in view.gang):
         return Settle(Outcome.SUCCEEDED, "all learners exited with code 0", SHORT_GRACE, exit_code=0)
     if view.job.desired is Desired.DELETED:
@@ -83,7 +84,7 @@ def _decide_end(view: View, attempt: AttemptView) -> Action | None:
         return Settle(Outcome.HALTED, view.job.halt_reason, view.grace())
     if reason := abandoned(view):
         return Settle(Outcome.HALTED, reason, view.grace(GANG_GRACE))
-    # It saves as at a halt, and its room is free when its learners are gone. What is storing ends soon anyway.
+    # It saves as at a halt, and its room is free when its learners are gone. A job that is STORING ends soon anyway.
     if attempt.preempted_by and view.job.state is not JobState.STORING:
         return Settle(Outcome.INTERRUPTED, preemption_words(attempt.preempted_by), view.grace())
     if attempt.launched_at is None:
@@ -96,7 +97,7 @@ def _decide_end(view: View, attempt: AttemptView) -> Action | None:
 
 
 def abandoned(view: View) -> str | None:
-    """Why a job is of no use any more: its client is silent, or it is idle. None: it is of use, or has no limit."""
+    """Why nobody needs the job any more: its client is silent, or it is idle. None: it is in use, or has no limit."""
     job = view.job
     if job.keepalive and job.keepalive_until and view.now > job.keepalive_until:
         return f"the program that launched it has not been heard of for {duration(job.keepalive)}"

@@ -34,12 +34,12 @@ def stall_condition(attempt: AttemptView | None) -> str | None:
 
 
 def no_output_due(view: View) -> datetime | None:
-    """When the gang may first be warned of that it has written nothing."""
+    """When the warning that the gang has written nothing may first be due."""
     limit, since = view.timings.no_output, view.job.state_since
     if not limit or view.open is None or view.open.no_output_at or view.job.keepalive or since is None:
         return None
     due = since + timedelta(seconds=limit)
-    # Behind this moment, it has written something, or its agents do not tell.
+    # After this moment, it has written something, or its agents do not report that.
     return due if due >= view.now else None
 
 
@@ -96,7 +96,7 @@ def _asked(view: View) -> tuple[float, str]:
 
 
 def _running(view: View) -> list[LearnerView]:
-    """Learners that have ended well wait for these."""
+    """The learners that those that have ended well wait for."""
     return [member for member in view.members if member.phase is LearnerPhase.PROCESSING]
 
 

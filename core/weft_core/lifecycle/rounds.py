@@ -67,7 +67,7 @@ class OpenRound:
 
 @dataclass(frozen=True)
 class RestartRound:
-    """Start all workers of the open round anew: contrary to what was thought, it can't keep them."""
+    """Start all workers of the open round anew: it turned out that it can't keep them."""
 
 
 @dataclass(frozen=True)

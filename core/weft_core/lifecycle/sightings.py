@@ -39,7 +39,7 @@ def observed(view: View, rank: int) -> LearnerObservation | None:
 
 
 class Whereabouts(NamedTuple):
-    """What is known of a learner to which its engine's answer is compared."""
+    """What the rows say about a learner. The engine's answer is compared with it."""
 
     rank: int
     node: str | None
@@ -49,7 +49,7 @@ class Whereabouts(NamedTuple):
 
 def undisturbed(run: Observation | None, learners: Iterable[Whereabouts]) -> bool:
     """Whether an engine's answer has no news about a run in which all learners have started: each is where it was, and
-    nothing has happened to it. As long as that is so, no step would note or decide anything because of the engine."""
+    nothing has happened to it. A step would then note and decide nothing because of the engine."""
     if run is None or run.failed or run.held or run.progress:
         return False
     for rank, node, reported in learners:

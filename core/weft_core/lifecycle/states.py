@@ -80,7 +80,7 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     _S.STORING: frozenset({_S.COMPLETED, _S.FAILED, _S.HALTED, _S.QUEUED}),
     _S.COMPLETED: frozenset(),
     _S.FAILED: frozenset(),
-    # Terminal for the workers; `resume` is the user's own, explicit new beginning of the same job.
+    # Terminal for the workers. With `resume`, the user starts the same job anew.
     _S.HALTED: frozenset(),
 }
 

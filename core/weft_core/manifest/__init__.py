@@ -2,6 +2,7 @@
 
 from weft_core.launch import EvaluationMetrics, Launcher
 from weft_core.manifest.models import (
+    After,
     Credentials,
     DataStore,
     Framework,
@@ -25,6 +26,7 @@ from weft_core.manifest.sweeps import refuse_sweep
 from weft_core.manifest.unparse import manifest_text
 
 __all__ = [
+    "After",
     "Credentials",
     "DataStore",
     "EvaluationMetrics",

@@ -1,8 +1,9 @@
-"""Every field of the manifest, once: what the parser reads and what editors' JSON schema says both come from here."""
+"""Every field of the manifest, once: the parser and the JSON schema for editors both use these."""
 
 from __future__ import annotations
 
 import re
+from typing import get_args
 from urllib.parse import urlsplit
 
 from weft_core.lifecycle.states import JobState
@@ -21,6 +22,7 @@ from weft_core.manifest.kinds import (
     Text,
     Whole,
 )
+from weft_core.manifest.models import Ending
 from weft_core.manifest.sweep_fields import PARAMETERS, SWEEP
 from weft_core.requirements import check_requirement
 from weft_core.rules import ACCEPTED, LONGEST, parse_condition
@@ -28,7 +30,7 @@ from weft_core.rules import ACCEPTED, LONGEST, parse_condition
 FRAMEWORKS = ("tensorflow", "keras", "pytorch", "horovod", "ray", "python", "custom")
 """What ``framework.name`` accepts; which of them has an image is the catalogue's affair."""
 FFDL_FRAMEWORKS = ("caffe", "caffe2", "h2o3", "pytorchmpi")
-"""Known, and answered with what to do instead."""
+"""Names that are refused with advice on what to use instead."""
 
 _DAY = 86400.0
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
@@ -41,7 +43,7 @@ def _printable(text: str) -> str | None:
 
 
 def _url(text: str) -> str | None:
-    """Never quotes: addresses with a password in them are what is refused here, and webhooks are secrets."""
+    """Its messages never quote the URL: it may hold a password, and the URL of a webhook is a secret."""
     try:
         parts = urlsplit(text)
         host, _ = parts.hostname, parts.port  # reading the port checks it
@@ -242,7 +244,7 @@ _DATA_STORE = Section(
         ),
         "type": Field(
             Choice("s3", "mount_cos", "s3_datastore", "mount_volume"),
-            "What the data store is: `mount_volume` is a folder of the machine that the learners run on, for engines "
+            "The kind of data store: `mount_volume` is a folder of the machine that the learners run on, for engines "
             "of type local; all other values mean S3.",
         ),
         "connection": Field(
@@ -343,7 +345,7 @@ _FRAMEWORK = Section(
         "launcher": Field(
             Choice("auto", "none", "horovod", "torchrun", "tensorflow", "ray", "slurm"),
             "What starts the processes of the learners and lets them find each other. `none` starts the command once "
-            "in each learner. `slurm` starts it once, as a batch script of Slurm's, whose `srun` starts tasks in all "
+            "in each learner. `slurm` starts it once, as a Slurm batch script, whose `srun` starts tasks in all "
             "learners. `auto` is the default launcher of the image.",
         ),
         "command": Field(
@@ -489,6 +491,22 @@ _TARGET = Section(
     }
 )
 
+_AFTER = Section(
+    {
+        "job": Field(
+            Text("the id of a job", most=100, pattern=r"job-[a-z0-9]+"),
+            "The id of a job of the project.",
+            required=True,
+        ),
+        "on": Field(
+            Choice(*get_args(Ending)),
+            "How that job must end: `completed` (the default), `failed` (FAILED), or `ended` (in any way).",
+        ),
+    },
+    accepted="the id of a job, or a mapping with job and on",
+    alone="job",
+)
+
 _RULE = Section(
     {
         "when": Field(
@@ -608,6 +626,12 @@ MANIFEST = Section(
                 }
             ),
             "What happens when the job makes no progress. Without this key, the server's settings decide.",
+        ),
+        "after": Field(
+            ListOf(_AFTER, "a list of jobs", 64, single=True),
+            "The jobs that must end before this job starts: ids, or `{job, on}`. The job waits in its queue and holds "
+            "no room. If one of them ends otherwise, the job fails without having started. A job that is HALTED may be "
+            "resumed, so only `on: ended` takes that for an end.",
         ),
         "retries": Field(
             Whole(0, 100),

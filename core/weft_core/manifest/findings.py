@@ -44,7 +44,7 @@ class Findings:
         return (node.line, node.column) if node else (None, None)
 
     def expected(self, path: str, node: Node, accepted: str, *, hint: str = "", sensitive: bool = False) -> Invalid:
-        """Note ``expected …, found …``; what a sensitive field holds is not quoted."""
+        """Note ``expected …, found …``; the value of a sensitive field is not quoted."""
         found = describe(node)
         if sensitive and isinstance(node, Scalar) and not node.is_null:
             found = "something else (not shown)"

@@ -1,6 +1,6 @@
 """The kinds of values that a manifest's fields have.
 
-A kind reads a node, complains in one voice, and knows its JSON schema.
+A kind reads a node, words its problems, and knows its JSON schema.
 """
 
 from __future__ import annotations
@@ -236,14 +236,24 @@ class Field:
 
 
 class Section:
-    """A mapping with known keys; becomes a dict of those that are there and valid."""
+    """A mapping with known keys; becomes a dict of those that are there and valid.
 
-    def __init__(self, fields: MappingType[str, Field], *, accepted: str = "", sensitive: bool = False) -> None:
+    Args:
+        alone: the key whose value may stand in place of the whole mapping.
+    """
+
+    def __init__(
+        self, fields: MappingType[str, Field], *, accepted: str = "", sensitive: bool = False, alone: str = ""
+    ) -> None:
         self.fields = fields
         self.sensitive = sensitive
+        self.alone = alone
         self.accepted = accepted or "a mapping with " + ", ".join(fields)
 
     def read(self, node: Node, path: str, findings: Findings) -> Any:
+        if self.alone and isinstance(node, Scalar):
+            value = self.fields[self.alone].kind.read(node, path, findings)
+            return value if value is INVALID else {self.alone: value}
         if not isinstance(node, Mapping):
             return findings.expected(path, node, self.accepted, sensitive=self.sensitive)
         values: dict[str, Any] = {}
@@ -268,7 +278,7 @@ class Section:
 
     def _unknown(self, key: Scalar, path: str, findings: Findings) -> None:
         name = key.text
-        # Finding what is close takes its time, and no one reads a thousand hints.
+        # A search for similar keys takes time, and nobody reads a thousand hints.
         hint = did_you_mean(name, tuple(self.fields)) if len(findings.problems) < MOST_PROBLEMS else ""
         accepted = one_of(self.fields)
         if self.sensitive and not hint:
@@ -284,7 +294,7 @@ class Section:
             )
 
     def schema(self) -> Json:
-        return {
+        mapping = {
             "type": "object",
             "additionalProperties": False,
             "required": [name for name, known in self.fields.items() if known.required],
@@ -293,6 +303,7 @@ class Section:
                 for name, known in self.fields.items()
             },
         }
+        return {"anyOf": [self.fields[self.alone].kind.schema(), mapping]} if self.alone else mapping
 
 
 @dataclass(frozen=True)
@@ -317,7 +328,7 @@ class ListOf:
             below = f"{path}[{index}]"
             findings.nodes[below] = item
             values.append(self.item.read(item, below, findings))
-        # An invalid entry keeps its place, so that what is said of the later ones names the right index.
+        # An invalid entry keeps its place, so that problems of later entries name the right index.
         return values
 
     def schema(self) -> Json:

@@ -157,6 +157,17 @@ class Rule(_Form):
     then: list[Literal["notify", "halt"]]
 
 
+Ending = Literal["completed", "failed", "ended"]
+"""The end of a job for which another job waits; ``ended``: any."""
+
+
+class After(_Form):
+    """A job that must end before this job starts."""
+
+    job: str
+    on: Ending = "completed"
+
+
 class Identity(_Form):
     """The identity token of the learners, for a service that trusts this installation."""
 
@@ -182,6 +193,7 @@ class Manifest(_Form):
     """None: the code comes with the manifest, or the command needs none."""
     data_stores: list[DataStore] = Field(default_factory=list)
     checkpoint: CheckpointSpec = Field(default_factory=CheckpointSpec)
+    after: list[After] = Field(default_factory=list)
     stall: Stall | None = None
     """None: as the installation's settings have it."""
     retries: int = 0

@@ -37,7 +37,7 @@ def resolve_notifications(values: dict[str, Any], findings: Findings) -> tuple[l
 
 
 def _path(key: str, index: int, findings: Findings) -> str:
-    """An entry's path; one that stands alone is no list."""
+    """An entry's path; a single entry need not be in a list."""
     path = f"{key}[{index}]"
     return path if path in findings.nodes else key
 

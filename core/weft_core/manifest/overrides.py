@@ -24,7 +24,7 @@ def apply(root: Mapping, overrides: MappingType[str, str]) -> Mapping:
     after the last one adds an entry. A value is the text of a plain scalar, so an empty one means 'the default'.
 
     Raises:
-        ManifestError: a path that can't be one, or leads through what is no mapping or list.
+        ManifestError: the path is malformed, or leads through a value that is neither a mapping nor a list.
     """
     problems = []
     tree: Node = root

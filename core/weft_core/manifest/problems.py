@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 MOST_PROBLEMS = 50
-"""Problems reported at once; the user of a manifest with more checks it again after correcting these."""
+"""The most problems that are reported at once; further ones show when these are corrected."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,16 @@ from weft_core.catalogue import Catalogue, CatalogueError, Image, UnknownVersion
 from weft_core.launch import CheckpointSpec, ElasticSpec, Launcher, Resources
 from weft_core.manifest.findings import INVALID, Findings
 from weft_core.manifest.metrics import resolve_metrics
-from weft_core.manifest.models import Credentials, Framework, Identity, Manifest, ParsedManifest, Repository, Stall
+from weft_core.manifest.models import (
+    After,
+    Credentials,
+    Framework,
+    Identity,
+    Manifest,
+    ParsedManifest,
+    Repository,
+    Stall,
+)
 from weft_core.manifest.notifications import resolve_notifications
 from weft_core.manifest.problems import did_you_mean, one_of
 from weft_core.manifest.stores import resolve_stores
@@ -67,6 +76,7 @@ def resolve(
     repository = _repository(values, findings)
     targets, rules = resolve_notifications(values, findings)
     identity = _identity(values.get("identity"), settings, findings)
+    predecessors = _predecessors(values.get("after", []), findings)
     check_values(values.get("parameters", {}), findings)
     sweep = resolve_sweep(values, findings)
     if findings.problems or framework is None:
@@ -83,6 +93,7 @@ def resolve(
         checkpoint=CheckpointSpec(
             every_seconds=checkpoint.get("every", default.every_seconds), keep=checkpoint.get("keep", default.keep)
         ),
+        after=predecessors,
         stall=_stall(values.get("stall"), settings),
         max_runtime_seconds=values.get("max_runtime"),
         identity=identity,
@@ -93,6 +104,18 @@ def resolve(
         notes=notes,
     )
     return ParsedManifest(manifest, credentials, findings.position)
+
+
+def _predecessors(entries: Any, findings: Findings) -> list[After]:
+    found: dict[str, After] = {}
+    for index, entry in enumerate(entries):
+        path = f"after[{index}]" if f"after[{index}]" in findings.nodes else "after"
+        if entry is INVALID or findings.has(path):
+            continue
+        if entry["job"] in found:
+            findings.add(path, f"{entry['job']} is named twice", found=entry["job"], accepted="each job once")
+        found[entry["job"]] = After(**entry)
+    return list(found.values())
 
 
 def _identity(values: Any, settings: Settings, findings: Findings) -> Identity | None:
@@ -292,7 +315,7 @@ def _stall(asked: dict[str, Any] | None, settings: Settings) -> Stall | None:
     if not asked:
         return None
     after = asked.get("after", settings.timings.stall)
-    # Where the installation looks at nobody, a job that asks for it without a time gets the usual one.
+    # If the installation checks no job by default, a job that asks for the check without a time gets the usual time.
     return Stall(after_seconds=after or TimingSettings().stall, action=asked.get("action", "warn"))
 
 

@@ -1,4 +1,4 @@
-"""The manifest's JSON schema, for editors that complete and check while one types."""
+"""The manifest's JSON schema, for editors that complete and check while the user types."""
 
 from __future__ import annotations
 

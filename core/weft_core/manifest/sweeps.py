@@ -110,7 +110,7 @@ def _references(values: dict[str, Any], findings: Findings) -> None:
 
 
 def refuse_sweep(parsed: ParsedManifest, message: str) -> None:
-    """Raise ManifestError with ``message`` if the manifest has a sweep, where a manifest of one job is wanted."""
+    """Raise ManifestError with ``message`` if the manifest has a sweep, where a manifest of one job is needed."""
     if parsed.manifest.sweep is not None:
         line, column = parsed.position("sweep")
         raise ManifestError([Problem("sweep", message, line, column=column)])

@@ -1,7 +1,7 @@
 """From text to a tree of nodes that know their line. Hostile YAML ends here.
 
-Scalars stay what was written: nothing guesses that ``yes`` is true, ``1.0`` a float or ``010`` eight. What a scalar
-means is up to the field that it stands in.
+Scalars stay as written: nothing guesses that ``yes`` is true, ``1.0`` a float or ``010`` eight. The field of a scalar
+decides its meaning.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float"
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 
-# libyaml's messages that only people who know parsers understand.
+# libyaml's messages that need knowledge of parsers, and plain ones for them.
 _PLAIN_WORDS = {
     "mapping values are not allowed in this context": "a ':' that can't be here: put a value that holds ': ' in quotes",
     "could not find expected ':'": "a key with no ':' after it",
@@ -275,7 +275,7 @@ def _syntax_error(error: yaml.YAMLError, text: str) -> ManifestError:
         position = getattr(error, "position", None)
         line = text.encode()[:position].count(b"\n") + 1 if isinstance(position, int) else None
         return fatal(f"not valid YAML: {_PLAIN_WORDS.get(words, words)}", line)
-    # What ends too soon is found behind the last line.
+    # The error of a text that ends too soon is located behind the last line.
     line, column = min(mark.line + 1, len(text.splitlines()) or 1), mark.column + 1
     lines = text.split("\n", line)
     before = lines[line - 1][:column] if line <= len(lines) else ""

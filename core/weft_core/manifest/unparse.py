@@ -41,6 +41,8 @@ def manifest_text(manifest: Manifest) -> str:
         "every": _seconds(manifest.checkpoint.every_seconds),
         "keep": manifest.checkpoint.keep,
     }
+    if manifest.after:
+        written["after"] = canonical["after"]
     if manifest.stall is not None:
         written["stall"] = {"after": _seconds(manifest.stall.after_seconds), "action": manifest.stall.action}
     if manifest.max_runtime_seconds is not None:

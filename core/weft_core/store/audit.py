@@ -17,7 +17,7 @@ _ORDER_LOCK = 1096107081
 
 
 class AuditOutcome(StrEnum):
-    """What became of a request, by its HTTP status."""
+    """The outcome of a request, by its HTTP status."""
 
     ALLOWED = "allowed"
     REFUSED = "refused"

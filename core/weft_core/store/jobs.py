@@ -36,7 +36,7 @@ def record_event(
     by: str | None = None,
 ) -> Event:
     """Append to the job's history. An event with a ``state`` also goes to the targets of the manifest's ``notify`` that
-    want to know of this state.
+    ask for this state.
 
     Args:
         message: for the user.
@@ -108,7 +108,7 @@ def transition(session: Session, job: Job, after: JobState, reason: str, error_c
 
 
 def record_registration(session: Session, job: Job, model: Model, version: ModelVersion, by: str | None = None) -> None:
-    """Tell in the job's history of which model its results have become a version."""
+    """Record in the job's history which model its results have become a version of."""
     told = {"model": model.name, "version": version.number}
     record_event(session, job, "model", f"registered as {model.name}@{version.number}", data=told, by=by)
 
@@ -125,7 +125,7 @@ def keep_alive(job: Job) -> None:
         Conflict: it has ended, or is to end.
     """
     if job.desired != Desired.RUNNING or job.state in TERMINAL:
-        raise Conflict(f"the job is {job.state if job.state in TERMINAL else 'to end'}: nothing is left to be kept")
+        raise Conflict(f"the job is {job.state if job.state in TERMINAL else 'to end'}: there is nothing to keep alive")
     if job.keepalive_seconds is not None:
         job.keepalive_until = func.now() + timedelta(seconds=job.keepalive_seconds)
 
@@ -171,6 +171,8 @@ def request_resume(session: Session, job: Job, by: str | None = None) -> None:
     job.state_since, job.ended_at, job.error_code, job.failures = func.now(), None, None, 0
     job.halt_reason = None
     session.execute(delete(RuleFiring).where(RuleFiring.job_id == job.id))  # they guard the new beginning, too
+    if job.predecessors:
+        job.reason = "resumed; waiting for the jobs before it"
     keep_alive(job)
     due(job)
     record_event(session, job, "state", "resumed", state=JobState.QUEUED, data={"from": state.value}, by=by)

@@ -94,8 +94,8 @@ def _turn(engine: Engine) -> Iterator[None]:
     """One process migrates at a time. A transaction of another connection holds the lock: each migration has its own
     transaction, and some work outside of any."""
     with engine.connect() as connection:
-        # A transaction for each try: the building of an index waits until every transaction ends that it meets in the
-        # middle of a statement. One that kept trying would wait for the lock, and the builder for it.
+        # A transaction for each try: building an index waits for every transaction that is in the middle of a
+        # statement. A transaction that kept waiting for the lock would block the builder, which holds the lock.
         while not connection.exec_driver_sql(f"SELECT pg_try_advisory_xact_lock({_LOCK})").scalar():
             connection.rollback()
             time.sleep(0.1)

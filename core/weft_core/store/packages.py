@@ -17,7 +17,7 @@ from weft_core.store.scope import Scope
 from weft_core.words import count
 
 _FRESH = timedelta(days=7)
-"""So long a request means the versions that it meant first. A rerun has them in any case."""
+"""How long a request keeps the versions that it resolved to first. A rerun has them in any case."""
 _MOST_KNOWN = 500
 _NAMED = 8
 """Packages that an event names."""
@@ -62,7 +62,7 @@ def renew_overlay(scope: Scope, job: Job) -> Overlay | None:
 
 
 def build_again(scope: Scope, overlay: Overlay, lost: Job) -> Job:
-    """Another build of an overlay, in place of a build that ended by no fault of its own."""
+    """Another build of an overlay, in place of a build that ended through no fault of its own."""
     build = _insert_build(scope, lost, Manifest.model_validate(overlay.manifest), overlay.code_sha256)
     overlay.job_id, overlay.builds = build.id, overlay.builds + 1
     return build

@@ -13,8 +13,13 @@ from weft_core.store.models import Job, Project, QueueChange
 
 
 def waits() -> ColumnElement[bool]:
-    """Whether a job waits for admission. It then has no step of its own: the pass over its engine's queue admits it.
-    One whose client has been silent for too long, or that is to end, does not wait any more."""
+    """Whether a job waits for admission. It then has no step of its own: the pass over its engine's queue admits it."""
+    return and_(is_queued(), Job.predecessors == 0)
+
+
+def is_queued() -> ColumnElement[bool]:
+    """Whether a job waits for admission, or for jobs that must end before. A job that is to end, or whose client has
+    been silent for too long, waits for nothing."""
     return and_(
         Job.state == JobState.QUEUED.value,
         Job.desired == Desired.RUNNING.value,

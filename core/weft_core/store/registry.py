@@ -1,6 +1,6 @@
 """The registry of models: how a job's results become a version, and what a reference such as ``mnist@3`` means.
 
-Versions are immutable: they are added and deleted, never changed. What moves are stages (``mnist@production``), each
+Versions are immutable: they are added and deleted, never changed. Only stages (``mnist@production``) move, each
 move a row of its own. Everything here runs in the caller's transaction; the model's row is the lock.
 """
 
@@ -33,7 +33,7 @@ class UnknownModel(Exception):
 
 
 class InUse(Exception):
-    """A version can't be deleted, as something stands on it; the message says what."""
+    """A version can't be deleted because something uses it; the message says what."""
 
 
 def summary(listing: Iterable[tuple[str, int]]) -> dict[str, Any]:

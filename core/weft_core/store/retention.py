@@ -1,8 +1,7 @@
 """Retention: for how long, and how much, a project keeps of jobs that have ended (docs/retention.md).
 
-What holds for a project is the installation's setting, unless the project has one of its own. The workers remove what
-is beyond it (``weft_workers.retention``), and note it on the job's row, so that a log that was removed is not taken for
-one without lines.
+The installation's setting holds for each project that has none of its own. The workers remove the data beyond it
+(``weft_workers.retention``), and note that on the job's row, so that a removed log is not taken for an empty log.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def as_kept(own: Mapping[str, Keep]) -> dict[str, Any]:
 
 
 def not_removed(kind: str) -> ColumnElement[bool]:
-    """Whether a job still has what belongs to its last end; it may have been resumed since something was removed."""
+    """Whether a job still has the data of its last end; it may have been resumed since something was removed."""
     at = Job.removed[kind]["at"].astext
     return or_(at.is_(None), cast(at, DateTime(timezone=True)) < Job.ended_at)
 

@@ -50,7 +50,7 @@ def _rotate_answers(session: Session, box: SecretBox) -> None:
     kept = select(IdempotencyKey).where(IdempotencyKey.resource_id.contains('"sealed"')).with_for_update()
     for row in session.scalars(kept):
         answer = json.loads(row.resource_id)
-        # One that nobody can read any more stands in the way of no secret, and is gone tomorrow.
+        # An answer that nobody can read any more blocks no secret, and is gone tomorrow.
         with contextlib.suppress(SecretsUnreadable):
             row.resource_id = json.dumps({**answer, "sealed": box.rotate(answer["sealed"].encode()).decode()})
 

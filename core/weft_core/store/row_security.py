@@ -1,7 +1,7 @@
 """Row-level security: in a confined transaction Postgres itself shows the rows of one project only.
 
-Each table with a ``project_id`` has the policy that this is ``weft.project`` (migration 0026). Policies do not bind the
-owner of the tables, as whom Weft connects; workers, migrations and look-ups of tokens so see everything. Opening a
+Each table with a ``project_id`` has the policy that this is ``weft.project`` (migration 0026). Weft connects as the
+owner of the tables, whom policies do not bind, so workers, migrations and look-ups of tokens see everything. Opening a
 :class:`weft_core.store.scope.Scope` in a session of a confining :class:`weft_core.store.database.Database` makes the
 rest of the transaction run under a role that they do bind. A condition that a query lacks then finds nothing.
 """
@@ -40,9 +40,9 @@ def _view(name: str, columns: str) -> TableClause:
     return a_table(name, *(a_column(column) for column in columns.split()))
 
 
-# Below a policy, Postgres takes no condition into an index but those that can tell nobody anything about rows that the
-# policy hides: `=` and `<` of a column, yet no search in texts and no condition on an expression. These views have the
-# rights of their owner, so no policy is in them, and all indexes are of use. They show the transaction's project only.
+# Below a policy, Postgres uses an index only for conditions that reveal nothing about the rows that the policy hides:
+# `=` and `<` of a column, but no search in texts and no condition on an expression. These views have the rights of
+# their owner, so no policy is in them, and all indexes are of use. They show the transaction's project only.
 VIEWS = {
     "jobs": _view("project_jobs", "id project_id user_id name state engine created_at"),
     "job_texts": _view("project_texts", "job_id project_id created_at body"),
@@ -187,7 +187,7 @@ def _exists(connection: Connection, role: str) -> bool:
 
 
 def _try(connection: Connection, statement: str) -> None:
-    """Execute what needs a privilege, or what another process may do at the same time."""
+    """Execute a statement that needs a privilege, or that another process may execute at the same time."""
     try:
         with connection.begin_nested():
             connection.exec_driver_sql(statement)

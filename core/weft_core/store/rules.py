@@ -1,4 +1,4 @@
-"""Rules of a manifest that hold: the code that finds out notes it at once, and a worker acts on it once."""
+"""Rules of a manifest that hold: the code that detects this notes it at once, and a worker acts on it once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def note_firing(session: Session, job: Job, rule: int, attempt: int, found: str)
     Args:
         rule: its index in the manifest.
         attempt: the attempt whose line or value fulfils it.
-        found: what fulfils it, in words.
+        found: what made it hold, in words.
     """
     shown = "".join(character if character.isprintable() else "\ufffd" for character in found[: _LONGEST + 1])
     if len(shown) > _LONGEST:
@@ -32,7 +32,7 @@ def note_firing(session: Session, job: Job, rule: int, attempt: int, found: str)
 
 
 def act_on_firings(session: Session, job_id: str) -> bool:
-    """Do what the job's newly fired rules demand: an event, notifications, a halt. Returns whether the job is to be
+    """Act on the job's newly fired rules: an event, notifications, a halt. Returns whether the job is to be
     halted; wake the workers then, after the commit."""
     job = session.scalars(select(Job).where(Job.id == job_id).with_for_update()).one_or_none()
     if job is None:

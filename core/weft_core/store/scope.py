@@ -1,6 +1,7 @@
 """The one tenant-scoped door: every query for a tenant's rows is made by a :class:`Scope`.
 
-A row of another project is not found, which the API answers with 404, never 403: its existence is no one's business.
+A row of another project is not found, which the API answers with 404, never 403: a 403 would reveal that the row
+exists.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from weft_core.settings import FairShareSettings
 from weft_core.store.models import Attempt, Learner, ProjectUsage
 
 _OLDEST = 100.0
-"""Half-lives. What is older counts for nothing, as Postgres refuses numbers that are too small for it."""
+"""Half-lives. Older use counts for nothing, as Postgres refuses numbers that are too small for it."""
 
 
 def averages(session: Session, settings: FairShareSettings, project_ids: Collection[str]) -> dict[str, float]:

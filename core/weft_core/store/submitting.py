@@ -12,6 +12,7 @@ from weft_core.store import jobs
 from weft_core.store.credentials import seal
 from weft_core.store.models import Job, Overlay, Secret
 from weft_core.store.packages import attach_overlay
+from weft_core.store.predecessors import add_predecessors
 from weft_core.store.scope import Scope
 
 
@@ -64,6 +65,7 @@ def insert_job(
     """
     session = scope.session
     jobs.submit(scope, job, manifest.notes)
+    add_predecessors(scope, job, manifest.after)
     for store, kept in credentials.items():
         name = jobs.credentials_name(job.id, store)
         scope.add(Secret(id=new_id("sec"), name=name, job_id=job.id, ciphertext=seal(box, kept)))

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 BEST: Final = 25
-"""So many of the best trials each decision knows, whatever their age. TPE calls no more than these good."""
+"""How many of the best trials each decision knows, whatever their age. TPE counts no more than these as good."""
 NEWEST: Final = 75
-"""So many of the newest trials each decision knows. The time of a decision so stays the same as trials pile up."""
+"""How many of the newest trials each decision knows, so that a decision takes the same time as trials pile up."""
 LEARNING: Final = ("tpe", "cmaes")
 """The searches that look at earlier trials."""
 
@@ -39,7 +39,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Proposal:
-    """The parameters of a trial, and what the search has to find with it later."""
+    """The parameters of a trial, and the data that the search needs with it later."""
 
     parameters: dict[str, Value]
     memory: dict[str, Any] = field(default_factory=dict)
@@ -50,7 +50,7 @@ def propose(sweep: Sweep, number: int, earlier: Sequence[Known]) -> Proposal:
 
     Args:
         sweep: with a search other than ``manual``.
-        number: together with the seed, all of the chance in it.
+        number: of the trial. With the seed, it determines all random choices.
         earlier: the trials that it is to learn from, in the order of their numbers; none for a search that does not
             learn.
     """
@@ -71,7 +71,7 @@ def propose(sweep: Sweep, number: int, earlier: Sequence[Known]) -> Proposal:
 
 @cache
 def _quiet() -> None:
-    """Let Optuna keep to itself that it begins a study, and that the last step of a range does not reach its end."""
+    """Silence Optuna's messages that it begins a study, and that the last step of a range does not reach its end."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)

@@ -1,4 +1,5 @@
-"""The trials of a sweep: asked for, begun as jobs, and told. The caller's transaction holds the sweep's lock."""
+"""The trials of a sweep: how they are chosen, begun as jobs, and closed. The caller's transaction holds the sweep's
+lock."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ _HALTS_AGAIN = timedelta(seconds=5)
 
 @dataclass(frozen=True)
 class Kit:
-    """What the making of trials needs besides the database."""
+    """The requirements for making trials, besides the database."""
 
     settings: Settings
     box: SecretBox
@@ -155,7 +156,7 @@ def _submit(scope: Scope, kit: Kit, sweep: SweepRow, parameters: Mapping[str, Va
 
 
 def pack_packages(request: PackageRequest | None) -> dict[str, Any] | None:
-    """What a sweep keeps of the packages that its manifest asks for."""
+    """The part of a package request that the sweep's row keeps."""
     if request is None:
         return None
     return {
@@ -223,7 +224,7 @@ def tell_ended(session: Session, sweep: SweepRow) -> None:
     if sweep.state == SweepState.STOPPING:
         elsewhere = select(Trial).where(Trial.sweep_id == sweep.id, Trial.state == TrialState.RUNNING, ~Trial.runs)
         for trial in session.scalars(elsewhere.order_by(Trial.number)).all():
-            tell(session, sweep, trial, TrialState.HALTED, None, "the sweep ended before its value was told")
+            tell(session, sweep, trial, TrialState.HALTED, None, "the sweep ended before its value was reported")
     for trial, state, reason, value in session.execute(query).all():
         if state is None:
             tell(session, sweep, trial, TrialState.HALTED, None, "its job was deleted")
@@ -310,6 +311,6 @@ def _may_submit(session: Session, sweep: SweepRow) -> bool:
 
 
 def to_halt(session: Session, sweep_id: str) -> Sequence[str]:
-    """The jobs of a stopping sweep that nobody has told to end yet."""
+    """The jobs of a stopping sweep that have not been asked to end yet."""
     mine = (Trial.sweep_id == sweep_id, Trial.state == TrialState.RUNNING, Job.desired == Desired.RUNNING)
     return session.scalars(select(Job.id).join(Trial, Trial.job_id == Job.id).where(*mine).order_by(Job.id)).all()

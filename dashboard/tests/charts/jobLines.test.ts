@@ -17,14 +17,14 @@ test("each learner of a job has a colour of its own, in the order of learners", 
   expect(key.label("a", 2, 1)).toBe("learner 2");
 });
 
-test("an earlier attempt is told from the newest one, of each job by itself", () => {
+test("an earlier attempt looks different from the newest one, for each job by itself", () => {
   const jobs = [job("a", "mnist"), job("b", "cifar")];
   const key = makeKey(jobs, [known("a", 1, 1), known("a", 1, 2), known("b", 1, 1)]);
   expect([key.old("a", 1, 1), key.old("a", 1, 2), key.old("b", 1, 1)]).toEqual([true, false, false]);
   expect(key.label("a", 1, 2)).toBe("mnist, attempt 2");
 });
 
-test("among several jobs each job has a colour, and jobs of the same name are told apart by their ids", () => {
+test("among several jobs each job has a colour, and ids distinguish jobs of the same name", () => {
   const jobs = [job("job-aaaa1111", "mnist"), job("job-bbbb2222", "mnist")];
   const key = makeKey(jobs, [known("job-aaaa1111", 1, 1), known("job-bbbb2222", 1, 1), known("job-bbbb2222", 2, 1)]);
   expect([key.color("job-bbbb2222", 1), key.color("job-bbbb2222", 2)]).toEqual([1, 1]);

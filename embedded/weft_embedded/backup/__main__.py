@@ -28,7 +28,7 @@ def make_parser() -> argparse.ArgumentParser:
     backup = actions.add_parser("backup", help="write everything that `weft up` keeps into one file, while it runs")
     backup.add_argument("target", type=Path, metavar="FILE_OR_DIR", help="the file to write, or a folder for it")
     backup.add_argument("--encrypt", action="store_true", help="encrypt it with a passphrase, which is asked for")
-    restored = actions.add_parser("restore", help="make an installation of a backup, on this machine or another one")
+    restored = actions.add_parser("restore", help="make an installation from a backup, on this machine or another one")
     restored.add_argument("file", type=Path, metavar="FILE", help="a backup")
     restored.add_argument("--check", action="store_true", help="only check that the file is complete and undamaged")
     default = os.environ.get("WEFT_HOME") or _DEFAULT_HOME
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
     if not sys.platform.startswith("linux"):
         print(f"weft {options.action}: it runs on Linux only, as `weft up` does", file=sys.stderr)
         return 1
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that nothing is left half done
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that no work is left unfinished
     report, home = Report(Console(stderr=True)), Home(options.home)
     try:
         if options.action == "backup":

@@ -1,6 +1,6 @@
 """The file of a backup: a tar archive that is written and read from front to back, encrypted or not.
 
-weft-backup.json     what it is of: version of the format, of Weft, of the database's schema
+weft-backup.json     its origin: version of the format, of Weft, of the database's schema
 home/…               files of the home
 postgres/000001 …    pg_dump's output (custom format), in pieces
 objects/00000001 …   objects of the store
@@ -35,7 +35,7 @@ _READ = 1 << 20
 
 @dataclass(frozen=True)
 class Header:
-    """What a backup is of."""
+    """The origin of a backup."""
 
     format: int
     weft: str
@@ -58,7 +58,7 @@ class StoredObject:
 
 @dataclass
 class Index:
-    """What an archive holds."""
+    """The content of an archive."""
 
     members: dict[str, tuple[int, str]] = field(default_factory=dict)
     """Name → size in bytes and SHA-256."""
@@ -100,7 +100,7 @@ class _Summed(io.RawIOBase):
         while len(data) < wanted and self.broken is None:
             try:
                 piece = self._read(wanted - len(data))
-            except Exception as error:  # whatever the store's client raises in the middle of a body
+            except Exception as error:  # the store's client may raise anything in the middle of a body
                 self.broken = error
             else:
                 data += piece
@@ -131,7 +131,8 @@ class Writer:
         self.add_stream(name, io.BytesIO(data).read, len(data))
 
     def add_stream(self, name: str, read: Callable[[int], bytes], size: int) -> Exception | None:
-        """Add a member of ``size`` bytes that ``read(n)`` returns. Returns why they are not what was to be read."""
+        """Add a member of ``size`` bytes that ``read(n)`` returns. Returns the reason if the source did not provide
+        them."""
         info = tarfile.TarInfo(name)
         info.size, info.mode, info.mtime = size, 0o600, int(time.time())
         source = _Summed(read, size)
@@ -219,7 +220,7 @@ class Archive:
                 member = next(source, None)
             if member is None:
                 return
-            yield member  # not within: what its user raises has nothing to do with the file
+            yield member  # not within: exceptions of the caller have nothing to do with the file
 
     def check(self, progress: Callable[[int], None] = lambda _: None) -> Index:
         """Read it all, and compare it with its index.
@@ -266,7 +267,7 @@ def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except encryption.BadPassphrase:
-        raise HomeError(f"the passphrase of {path} is another one, or the file is damaged") from None
+        raise HomeError(f"this is not the passphrase of {path}, or the file is damaged") from None
     except (encryption.Damaged, tarfile.TarError, EOFError, UnicodeDecodeError):
         raise HomeError(f"{path} is no backup of Weft, or is damaged or cut off") from None
     except (ValueError, TypeError, KeyError) as error:

@@ -1,6 +1,6 @@
 """The store's buckets into an archive, and out of one.
 
-Programs go on writing while objects are copied. What rows name is stored before them and is not deleted meanwhile
+Programs go on writing while objects are copied. Objects are stored before rows name them, and are not deleted meanwhile
 (:mod:`weft_core.store.backups`). Learners' own objects may change, though, above all checkpoints: a generation is
 complete when ``generations/<id>.json`` is there, and its files may go as soon as that is deleted. So a generation
 counts only if it was there before and after a listing that has its files, and was still there after the copy of them.
@@ -86,7 +86,7 @@ class Buckets:
         before = self._list(bucket)
         for _ in range(_PASSES):
             listed = self._list(bucket)
-            # Newest first: what is newest is deleted last.
+            # Newest first, because the newest objects are deleted last.
             wanted = sorted(listed, key=lambda key: -listed[key].modified)
             missed = False
             changed = [(key, listed[key]) for key in wanted if key not in copied or copied[key][0] != listed[key]]

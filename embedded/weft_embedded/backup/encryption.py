@@ -1,7 +1,9 @@
-"""A stream that is encrypted by a passphrase, in pieces: what is read has been checked, and a cut file is noticed.
+"""A stream that is encrypted by a passphrase, in pieces: every piece is checked before it is returned, and a cut file
+is noticed.
 
 AES-256-GCM in pieces of 1 MiB. A nonce is made of a random beginning, the piece's number, and whether it is the last
-(the STREAM construction), so that pieces can't be left out, swapped or cut off. scrypt makes the key of the passphrase.
+(the STREAM construction), so that pieces can't be left out, swapped or cut off. scrypt derives the key from the
+passphrase.
 """
 
 from __future__ import annotations

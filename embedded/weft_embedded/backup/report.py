@@ -1,4 +1,4 @@
-"""What `weft backup` and `weft restore` show: bars on a terminal, plain lines otherwise."""
+"""The output of `weft backup` and `weft restore`: bars on a terminal, plain lines otherwise."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Report:
 
     @contextmanager
     def bar(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
-        """Around work of ``total`` bytes; what it yields gets the bytes that were done since its last call."""
+        """Around work of ``total`` bytes; it yields a function that takes the bytes done since its last call."""
         if not self._console.is_terminal:
             self.say(f"{what} …")
             yield lambda _: None

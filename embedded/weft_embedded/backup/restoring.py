@@ -1,4 +1,4 @@
-"""Makes a home of a backup.
+"""Makes a home from a backup.
 
 All is built in a folder beside the new home, which gets its name when everything is there: an interrupted restore
 leaves no home. The attempts that were running when the backup was made are ended as interrupted, which uses up no
@@ -55,7 +55,7 @@ def check(archive: Archive, report: Report) -> Index:
 
 
 def restore(archive: Archive, home: Home, report: Report) -> None:
-    """Make ``home`` of a backup; it is not started.
+    """Make ``home`` from a backup; it is not started.
 
     Raises:
         HomeError: there is something at ``home``, the backup can't be used, or something failed. Nothing is left of it.

@@ -47,7 +47,7 @@ def back_up(home: Home, target: Path, passphrase: str | None, report: Report) ->
         running = stack.enter_context(_running(home, report))
         stack.enter_context(_explained(path))
         database = running.database_url()
-        # Deletions first, then the database, then the objects: whatever rows name is still there when it is copied.
+        # Deletions first, then the database, then the objects, so that every object that rows name is still there.
         stack.enter_context(hold_deletions(database))
         with _new_file(path) as file:
             writer = Writer(cast(BinaryIO, file), _header(database), passphrase)
@@ -95,7 +95,7 @@ def _own(stack: Stack) -> Stack:
     others = [name for name, given in (("database", stack.external.postgres), ("S3 store", stack.external.s3)) if given]
     if others:
         raise HomeError(
-            f"the {' and the '.join(others)} of {stack.home.path} belong to somebody else than `weft up` (weft.toml or "
+            f"the {' and the '.join(others)} of {stack.home.path} do not belong to `weft up` (weft.toml or "
             "WEFT_…): `weft backup` copies its own servers only; docs/backup.md says how to back up others"
         )
     return stack

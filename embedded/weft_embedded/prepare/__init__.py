@@ -1,4 +1,4 @@
-"""What API and worker need to find in the servers, prepared by a process for each server. Both are idempotent.
+"""The objects that API and worker expect in the servers, prepared by a process for each server. Both are idempotent.
 
 They are processes of their own, so that the supervisor neither waits for them nor carries their libraries, and they are
 two, so that neither loads the other's. They read the services' settings; the last line of stderr is for the user.

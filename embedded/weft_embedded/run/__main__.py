@@ -1,4 +1,4 @@
-"""``python -m weft_embedded.run``: the package says what it reads and writes."""
+"""``python -m weft_embedded.run``. The package describes its input and output."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _BROKEN_OFF_GRACE = 10.0
 
 
 def main() -> int:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the `weft` command hears Ctrl-C, and says stop
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the `weft` command handles Ctrl-C, and then sends a stop
     try:
         request = Request.model_validate_json(sys.stdin.readline())
         _serve(request)
@@ -96,17 +96,17 @@ def _settings() -> Settings:
     settings = load_settings()
     local = next((engine for engine in settings.engines.values() if engine.type == "local"), LocalSettings())
     here = {"engines": {_ENGINE: local}, "default_engine": _ENGINE}
-    # No manifest is refused as it asks for identity tokens, although nobody issues any here.
+    # Accept manifests that ask for identity tokens, although nobody issues any here.
     return settings.model_copy(update={**here, "identity": IdentitySettings(issuer="https://localhost")})
 
 
 def _parse(request: Request, settings: Settings) -> tuple[ParsedManifest, list[str]]:
-    """The manifest as this machine sees it, and what is not as on its server."""
+    """The manifest as this machine sees it, and notes about differences from its server."""
     notes = []
     try:
         written = yaml.safe_load(request.manifest)
     except yaml.YAMLError:
-        written = None  # the parser proper says what is wrong
+        written = None  # the real parser reports the problem
     named = written.get("profile") if isinstance(written, dict) else None
     if isinstance(named, str) and named not in settings.profiles:
         size = ProfileSettings(memory=2 << 30)
@@ -121,6 +121,8 @@ def _parse(request: Request, settings: Settings) -> tuple[ParsedManifest, list[s
     if parsed.manifest.elastic is not None:
         learners = count(parsed.manifest.learners, "learner")
         notes.append(f"elastic is left out: {learners} from the beginning to the end")
+    if parsed.manifest.after:
+        notes.append("after is left out: the job starts now")
     if parsed.manifest.notify:
         notes.append("notify is left out")
     if parsed.manifest.identity is not None:
@@ -131,10 +133,10 @@ def _parse(request: Request, settings: Settings) -> tuple[ParsedManifest, list[s
 
 
 def _listen(news: queue.SimpleQueue[Any]) -> None:
-    """Later lines of standard input; its end: whoever asked is gone."""
+    """Reads later lines of standard input. Its end means that the caller is gone."""
     for line in sys.stdin:
         news.put(Stop(float(json.loads(line)["stop"])))
-    news.put(Stop(_BROKEN_OFF_GRACE, "whoever started it is gone"))
+    news.put(Stop(_BROKEN_OFF_GRACE, "the process that started it is gone"))
 
 
 def _end(ended: Ended, out: OutFolder, results_here: bool) -> dict[str, Any]:

@@ -79,7 +79,8 @@ class LinkedData:
                 owners[file.key], self._files[rank][file.key] = source.id, source.folder / file.key
 
     def place(self, workdir: Path, rank: int, url_of: Callable[[str, str], str]) -> Mapping[str, str]:
-        """Before the agent makes the rest of its folders in ``workdir``; returns what the learner's environment needs.
+        """Before the agent makes the rest of its folders in ``workdir``; returns the variables for the learner's
+        environment.
         ``url_of`` gives the URL of a file by data store and key."""
         if self._whole is not None:
             (workdir / "data").symlink_to(self._whole, target_is_directory=True)

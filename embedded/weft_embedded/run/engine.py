@@ -25,11 +25,11 @@ def home() -> Path:
 
 
 class EngineProcess:
-    """Starts the gang of ``spec``. ``tell`` gets each piece of its news, from a thread of its own; the last one is
-    ``{"gone": true}``, ``{"refused": why}`` or ``{"broken": why}``."""
+    """Starts the gang of ``spec``. It calls ``tell`` with each piece of its news, from a thread of its own; the last
+    one is ``{"gone": true}``, ``{"refused": why}`` or ``{"broken": why}``."""
 
     over = False
-    """Whether the last piece of news has been told."""
+    """Whether the last piece of news has been passed on."""
 
     def __init__(self, spec: LaunchSpec, tell: Callable[[dict[str, Any]], None]) -> None:
         self._tell = tell
@@ -52,7 +52,7 @@ class EngineProcess:
         self._send({"stop": grace})
 
     def close(self) -> None:
-        """The end of its input: whatever still runs is killed."""
+        """The end of its input: all remaining processes are killed."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()

@@ -1,9 +1,9 @@
 """A run's own folder: its content, and the lock of the process that works in it.
 
 ``run.json``        the run's id and how many attempts it has had
-``metrics.csv``    what the training has reported, a line a point
-``mlflow/``         what programs have logged with MLflow's client, by learner
-``results/``        what RESULT_DIR holds at the end, unless it goes elsewhere
+``metrics.csv``    the metrics that the training has reported, a line a point
+``mlflow/``         the stores of MLflow's client, by learner
+``results/``        the content of RESULT_DIR at the end, unless it goes elsewhere
 ``checkpoints/``    the last states of CHECKPOINT_DIR, as learners keep them in S3
 ``.incoming/``      files on their way into one of these
 """
@@ -85,7 +85,7 @@ class OutFolder:
         temporary.replace(self._about)
 
     def _tidy(self) -> None:
-        """Leave what holds something."""
+        """Remove empty folders, and leave the others."""
         shutil.rmtree(self.incoming, ignore_errors=True)
         (self.path / ".lock").unlink(missing_ok=True)
         with contextlib.suppress(OSError):

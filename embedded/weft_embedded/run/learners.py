@@ -51,15 +51,15 @@ class Learner:
 
 
 class Gang:
-    """The learners of one attempt. Thread-safe; ``tell`` gets what is worth showing, in order.
+    """The learners of one attempt. Thread-safe; ``tell`` gets the events to show, in order.
 
     Args:
-        spec: what each learner is to do, but for its rank.
+        spec: the task of each learner, except its rank.
         tell: called with ``(type, fields)``, under the lock.
-        prepare: called with a rank before its learner gets its spec; returns what its environment needs besides. Raises
-            OSError when the learner can't start.
+        prepare: called with a rank before its learner gets its spec; returns further variables for its environment.
+            Raises OSError when the learner can't start.
         changed: called when a learner has come further.
-        metrics: gets what the training reports.
+        metrics: gets the values that the training reports.
         clock: the time of day.
     """
 
@@ -84,16 +84,16 @@ class Gang:
         self._line = 0
         self._changed = threading.Condition()
 
-    # --- what the run asks ---
+    # --- requests of the run ---
 
     def stop(self, grace: float) -> None:
-        """Tell the learners with their next heartbeats."""
+        """Have the answers to the learners' next heartbeats order a stop."""
         with self._changed:
             self._grace = grace
             self._changed.notify_all()
 
     def ask_for_stacks(self, since: datetime | None) -> None:
-        """Tell the learners with their next heartbeats to log their stacks, once for each moment; None: no more."""
+        """Have the answers to the learners' next heartbeats ask for stacks, once for each moment; None: no more."""
         self._dump = since.isoformat() if since else None
 
     def measured(self, learner: int, records: list[dict[str, Any]]) -> None:

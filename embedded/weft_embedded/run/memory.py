@@ -18,7 +18,7 @@ from weft_embedded.run.learners import Gang, Learner
 
 
 class Clock:
-    """The time of day, by a clock that nobody sets while the run lasts."""
+    """The time of day, by a clock that is never set while the run lasts."""
 
     def __init__(self) -> None:
         self._began = datetime.now(UTC) - timedelta(seconds=time.monotonic())
@@ -28,7 +28,7 @@ class Clock:
 
 
 class Memory:
-    """A run's job, its newest attempt, and what the engine last said."""
+    """A run's job, its newest attempt, and the engine's last answer."""
 
     def __init__(self, run_id: str, manifest: Manifest, timings: TimingSettings, clock: Clock) -> None:
         self.state = JobState.QUEUED
@@ -111,7 +111,7 @@ class Memory:
         self.state, self.reason, self._state_since = state, reason, self._clock()
 
     def halt(self, grace: float) -> None:
-        """The user wants the run to end; a later wish may only shorten the grace."""
+        """The user has asked for the run's end; a later request may only shorten the grace."""
         self._desired = Desired.HALTED
         attempt = self.attempt
         if attempt is not None and attempt.ended_at is None:
@@ -130,7 +130,7 @@ class Memory:
         self._change(launched_at=self._clock())
 
     def answered(self, observation: Observation | None) -> None:
-        """The engine said this of the run, and it holds until the engine says something else. None: it is gone."""
+        """The engine's answer about the run, which holds until the next one. None: the run is gone."""
         self._answered, self._observation, self._unreachable = True, observation, None
 
     def silent(self, why: str) -> None:
@@ -159,7 +159,7 @@ class Memory:
         )
 
     def warned(self, *, stalled_since: datetime | None = None, no_output: bool = False) -> None:
-        """Note that the user was warned of it."""
+        """Note that the user got this warning."""
         if no_output:
             self._change(no_output_at=self._clock())
         else:

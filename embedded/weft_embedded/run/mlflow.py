@@ -1,4 +1,5 @@
-"""What programs log with MLflow's client: into MLflow's own file store in the run's folder, which is read as it grows.
+"""The values that programs log with MLflow's client. It writes MLflow's own file store in the run's folder, which is
+read as it grows.
 
 Each learner has a store of its own, because a shared store does not show which learner has logged a value. In a
 store, the folder ``EXPERIMENT/RUN`` has the artifacts and a file for each metric (a line a value), parameter and tag.
@@ -19,7 +20,7 @@ _NAME, _PARENT = "mlflow.runName", "mlflow.parentRunId"
 _ATTEMPT = "weft.attempt"
 """A tag that the job's own runs get: each attempt has one in each store."""
 _RESERVED = "weft-manifest"
-"""The files that say which results are complete."""
+"""The files that show which results are complete."""
 
 
 @dataclass(frozen=True)

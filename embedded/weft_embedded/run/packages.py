@@ -30,7 +30,7 @@ from weft_embedded.run.server import LearnerServer
 from weft_embedded.run.stores import Stores, find_secrets, find_wheels
 
 _FRESH = 7 * 24 * 3600.0
-"""So long a request means the versions that it meant first, as on a server."""
+"""How long a request keeps the versions that it resolved to first, as on a server."""
 _TALK = "packages: "
 
 

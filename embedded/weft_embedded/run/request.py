@@ -32,4 +32,4 @@ class Request(BaseModel):
 
 
 class RunError(Exception):
-    """Why there can be no such run; the message is for the user."""
+    """The run is impossible; the message, with the reason, is for the user."""

@@ -45,7 +45,7 @@ from weft_embedded.run.stores import Stores
 
 Tell = Callable[..., None]
 _MLFLOW_SECONDS = 1.0
-"""Between two looks at what was logged with MLflow's client."""
+"""Seconds between two reads of the files of MLflow's client."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Stop:
 
     grace: float
     reason: str = ""
-    """Empty: the user's own wish."""
+    """Empty: the user's own request."""
 
 
 @dataclass(frozen=True)
@@ -127,11 +127,11 @@ def run(job: Job, out: OutFolder, server: LearnerServer, news: queue.SimpleQueue
     """Attempts, as many as the manifest's ``retries`` allow.
 
     Args:
-        job: what is to be run.
+        job: the job to run.
         out: taken.
         server: serving.
         news: gets :class:`Stop` at any time; used for the run's own news, too.
-        tell: called with (type, fields) for what is worth showing.
+        tell: called with (type, fields) for each event to show.
     """
     return Run(job, out, server, news, tell).to_end()
 
@@ -140,7 +140,7 @@ class Run:
     """Does what a worker does with a job, for this job alone. The arguments are those of :func:`run`.
 
     Args:
-        start: starts the gang of a launch spec, and tells its news, as :class:`EngineProcess` does.
+        start: starts the gang of a launch spec, and passes on its news, as :class:`EngineProcess` does.
         clock: the time of day.
     """
 
@@ -192,7 +192,7 @@ class Run:
         self._note(view)
         match action:
             case Pause(seconds):
-                self._wait(min(seconds, POLL))  # nobody else looks at the engine
+                self._wait(min(seconds, POLL))  # nothing else observes the engine
             case SearchExits(ranks):
                 # A learner's reports come to this very process: there is no other place for them.
                 self.memory.found(dict.fromkeys(ranks))
@@ -269,7 +269,7 @@ class Run:
         interrupted = memory.attempt is not None and memory.attempt.outcome is Outcome.INTERRUPTED
         memory.end(conclusion)
         if memory.state is JobState.QUEUED and interrupted:
-            # A `weft down` of this home ends its runs, too: nobody is there who would start them again.
+            # A `weft down` of this home ends its runs, too: nothing would start them again.
             memory.enter(JobState.HALTED, memory.attempt.reason if memory.attempt else "")
         elif memory.state is JobState.QUEUED:
             self._tell("event", kind="state", state=memory.state.value, message=memory.reason)
@@ -292,11 +292,11 @@ class Run:
             return
         engine.close()
         if engine.broken:
-            # Somebody has killed it, and its learners live on: another one adopts the run, and ends it.
+            # Somebody has killed it, and its learners live on. Another engine process adopts the run, and ends it.
             assert self._launch_spec is not None
             self._start(self._launch_spec, lambda news: None).close()
 
-    # --- what is heard, and told ---
+    # --- news, in and out ---
 
     def _hear(self, attempt: int, news: dict[str, Any]) -> None:
         """The engine's news, on a thread of its own. A learner's start waits for the folders with the gang's lock, so
@@ -350,7 +350,7 @@ class Run:
         self.memory.note(notes)
 
     def _notice(self, notice: Notice) -> None:
-        """Say it, and remember that it was said; heartbeats ask for stacks as long as the gang is stalled."""
+        """Show the warning, and remember it; heartbeats ask for stacks as long as the gang is stalled."""
         memory = self.memory
         assert memory.gang is not None
         since = notice.since if notice.what == "stalled" else None
@@ -365,7 +365,7 @@ class Run:
         self._tell("event", kind="state", state=state.value, message=reason)
 
     def _prepare(self, rank: int) -> Mapping[str, str]:
-        """A learner's agent has come, and its folder is there by now; what its environment needs."""
+        """A learner's agent has come, and its folder exists by now. Returns the variables for its environment."""
         self._folders_known.wait()
         if rank >= len(self._folders):
             raise OSError("the local engine has ended")

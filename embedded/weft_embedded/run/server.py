@@ -52,7 +52,7 @@ class LearnerServer:
         self._bundles = {"code.zip": code, "overlay.zip": overlay}
         self._gang: Gang | None = None
         self._token = ""
-        # As a presigned URL's signature: who has the URL may use it, and nobody can make one up.
+        # As a presigned URL's signature: anyone with the URL may use it, and nobody can invent one.
         self._signature = secrets.token_urlsafe(24)
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.owner = self
@@ -186,7 +186,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Nobody reads it."""
+        """Nothing is logged, as nobody would read it."""
 
     def do_POST(self) -> None:
         size = int(self.headers["Content-Length"] or 0)

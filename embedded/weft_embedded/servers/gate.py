@@ -12,7 +12,7 @@ from weft_embedded.part import Part
 
 
 class Gate(Part):
-    """Passes on what comes for S3 at an address that is open.
+    """Passes on connections to S3 that come in at an open address.
 
     Its port is chosen once and kept, as the store's own.
 

@@ -146,8 +146,8 @@ class PostgresServer(Part):
                 stuck = patience.setdefault(stray, Patience(stray.pid, None, self.stop_grace)).is_over
                 stray.signal(signal.SIGKILL if stuck else signal.SIGINT)
             time.sleep(0.1)
-        # Without a process of its own, the pid in it is a stranger's at most, and postgres would refuse to start. The
-        # socket's lock it would have to read, which another user's server may have left.
+        # Its process is gone, so the pid in the file can only be another program's, and postgres would refuse to start.
+        # Postgres would also have to read the socket's lock, which another user's server may have left.
         for left in (lock, self.sockets / ".s.PGSQL.5432", self.sockets / ".s.PGSQL.5432.lock"):
             left.unlink(missing_ok=True)
 

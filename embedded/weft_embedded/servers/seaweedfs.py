@@ -162,7 +162,7 @@ class SeaweedServer(Part):
             return str(error) or type(error).__name__
 
     def cleanup(self) -> None:
-        # It puts these into /tmp whatever it is told.
+        # No option keeps these out of /tmp.
         for part in ("s3", "master", "volume", "filer"):
             with contextlib.suppress(OSError):
                 Path(f"/tmp/seaweedfs-{part}-grpc-{self._ports[f'{part}.grpc']}.sock").unlink()  # noqa: S108

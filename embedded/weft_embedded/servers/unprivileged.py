@@ -1,4 +1,4 @@
-"""As whom PostgreSQL runs when root starts it: it refuses to run as root.
+"""The user that PostgreSQL runs as when root starts it: it refuses to run as root.
 
 The programs may be in a folder that only root may enter, such as root's own home, and so may the data.
 :mod:`weft_embedded.guard` has the two ways around; which of them work depends on what a container allows root.
@@ -47,7 +47,7 @@ def choose_way(program: Path, sockets: Path, data: Path) -> str:
 
 
 def hand_over(data: Path, way: str) -> None:
-    """Make the data folder belong to whom PostgreSQL runs as; it insists on that.
+    """Make the data folder belong to the user that PostgreSQL runs as, which PostgreSQL requires.
 
     Raises:
         PartError: the owner can't be changed.

@@ -1,4 +1,4 @@
-"""Who trains along: nobody, or other processes through Horovod. Weft's launcher decides which of them it is, by the
+"""The other processes of the training: none, or those of Horovod. Weft's launcher decides which, by the
 environment that it starts this program with; the program is the same."""
 
 import os
@@ -51,7 +51,7 @@ class Horovod(Alone):
         self.rank, self.size, self.local_rank = hvd.rank(), hvd.size(), hvd.local_rank()
 
     def average(self, gradients, fp16):
-        # One by one: each is on its way while the others are still computed, and Horovod fuses what comes together.
+        # One by one: each is sent while the others are still computed, and Horovod fuses those that come together.
         compression = self.hvd.Compression.fp16 if fp16 else self.hvd.Compression.none
         return [self.hvd.allreduce(gradient, op=self.hvd.Average, compression=compression) for gradient in gradients]
 

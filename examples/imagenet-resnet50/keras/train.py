@@ -154,7 +154,7 @@ class Stopwatch(keras.callbacks.Callback):
 
 
 def checkpoints() -> list[Path]:
-    """What earlier attempts of this job have left, the newest last."""
+    """The checkpoints of earlier attempts of this job, the newest last."""
     return sorted(CHECKPOINTS.glob("epoch-*.weights.h5"))
 
 

@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 SHARD = re.compile(r"(?P<split>\w+)-\d{5}-of-\d{5}-(?P<records>\d+)\.tar")
 SHUFFLED = 2048
-"""So many encoded images are held to be mixed; the shards hold them in random order already."""
+"""The number of encoded images held for shuffling; the shards hold them in random order already."""
 
 
 class Folder:
@@ -149,7 +149,7 @@ def _center(image: Image.Image, size: int) -> Image.Image:
 
 
 class Noise:
-    """One batch of noise, on the device, again and again: what there is to measure is the training."""
+    """One batch of noise, on the device, again and again: only the training is to be measured."""
 
     def __init__(self, args, device: torch.device) -> None:
         shape = (args.batch_size, 3, args.image_size, args.image_size)
@@ -161,7 +161,7 @@ class Noise:
 
 
 def find(folder: Path, split: str) -> Folder | Shards | None:
-    """The split in whichever layout it is there; None when it is not. Exits when there is another layout or none."""
+    """The split in the layout that is there; None if it is missing. Exits if the layout is none that it reads."""
     if not folder.is_dir():
         sys.exit(f"no data: there is no folder {folder}")
     if any(folder.glob("*.tfrecord")):

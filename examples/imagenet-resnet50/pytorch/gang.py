@@ -1,4 +1,4 @@
-"""Who trains along: nobody, or other processes through Horovod or through torch.distributed. Weft's launcher decides
+"""The other processes of the training: none, or those of Horovod or torch.distributed. Weft's launcher decides
 which of them it is, by the environment that it starts this program with; the program is the same."""
 
 import os

@@ -11,7 +11,7 @@ IMAGENET = 1_281_167  # images to train on
 
 
 def options(description: str) -> argparse.Namespace:
-    """The command line. Raises SystemExit for what makes no sense."""
+    """The command line. Raises SystemExit for options that make no sense."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     add = parser.add_argument
 

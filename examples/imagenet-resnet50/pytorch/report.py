@@ -1,4 +1,4 @@
-"""What a run says in the end, the same in all three frameworks: the summary, and what a benchmark has measured."""
+"""The output at the end of a run, the same in all three frameworks: the summary, and a benchmark's results."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def summary(
         devices: one a process.
         device: ``cuda`` or ``cpu``.
         distribution: ``horovod``, ``torch.distributed`` or ``none``.
-        more: what else there is to say, ``top_1=…``.
+        more: other values of the summary, ``top_1=…``.
     """
     length = f"{images:,} images" + (" (synthetic)" if synthetic else "")
     if validation_images:

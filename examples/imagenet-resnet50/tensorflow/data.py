@@ -9,7 +9,7 @@ import tensorflow as tf
 
 SHARD = re.compile(r"(?P<split>\w+)-\d{5}-of-\d{5}-(?P<records>\d+)\.tfrecord")
 SHUFFLED = 2048
-"""So many encoded images are held to be mixed; the shards hold them in random order already."""
+"""The number of encoded images held for shuffling; the shards hold them in random order already."""
 AUTOTUNE = tf.data.AUTOTUNE
 
 
@@ -84,7 +84,7 @@ def _parse(record):
 
 
 def find(folder: Path, split: str) -> Records | Folder | None:
-    """The split in whichever layout it is there; None when it is not. Exits when there is another layout or none."""
+    """The split in the layout that is there; None if it is missing. Exits if the layout is none that it reads."""
     if not folder.is_dir():
         sys.exit(f"no data: there is no folder {folder}")
     if any(SHARD.fullmatch(path.name) for path in folder.glob("*.tfrecord")):
@@ -115,7 +115,7 @@ def batches(source: Records | Folder, args, rank: int, processes: int, seed: int
 
 
 def noise(args) -> tf.data.Dataset:
-    """One batch of noise, again and again: what there is to measure is the training."""
+    """One batch of noise, again and again: only the training is to be measured."""
     shape = (args.batch_size, args.image_size, args.image_size, 3)
     images = tf.random.uniform(shape, 0, 255)
     labels = tf.random.uniform((args.batch_size,), 0, args.classes, tf.int32)

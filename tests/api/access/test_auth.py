@@ -1,4 +1,4 @@
-"""Who may do what: tokens, roles, and walls between projects."""
+"""Permissions: tokens, roles, and walls between projects."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ _BODIES: dict[str, dict[str, Any]] = {
     "PUT /api/v1/projects/{name}/quota": {"jobs": 1},
 }
 _QUERIES = {"GET /api/v1/jobs/{job_id}/logs/search": {"q": "x"}}
-# What makes a thing of one's own under a name is no look at someone else's.
+# A PUT under a name makes an object of the caller's own, so it reads nobody else's.
 _OWN = {"PUT /api/v1/secrets/{name}", "PUT /api/v1/code/{sha256}"}
 
 
@@ -197,7 +197,7 @@ def test_everything_of_another_project_is_not_found(api: Api, ann: Person, bob: 
         if route in _OWN:
             continue
         method, path = route.split(" ")
-        if "/projects/" in path or "/users/" in path:  # their names are of the whole installation
+        if "/projects/" in path or "/users/" in path:  # their names belong to the whole installation
             values["name"] = ann.project if "/projects/" in path else ann.name
         else:
             values["name"] = "mine"

@@ -1,4 +1,4 @@
-"""The queue of the sign-ins: many at once stop nobody else."""
+"""The queue of sign-ins: many at once hold up no other request."""
 
 from __future__ import annotations
 

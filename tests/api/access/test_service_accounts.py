@@ -97,7 +97,7 @@ def test_an_account_does_not_sign_in(api: Api, ann: Person) -> None:
 
 
 def test_an_account_is_no_person(api: Api, ann: Person, root: Person) -> None:
-    """It is no member, no owner that a project may be left to, and an administrator gives it no password."""
+    """It is no member and can't be a project's last owner, and an administrator gives it no password."""
     name = account(ann, role="owner")["user"]
     members = [entry["user"] for entry in ann.http.get(f"/api/v1/projects/{ann.project}/members").json()["members"]]
     assert members == [ann.name]

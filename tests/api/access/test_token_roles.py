@@ -1,4 +1,4 @@
-"""Tokens that may do less than their users, and what comes from them."""
+"""Tokens that may do less than their users, and the tokens and sessions that they create."""
 
 from __future__ import annotations
 

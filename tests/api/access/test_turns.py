@@ -1,4 +1,4 @@
-"""Turns: a caller's many requests wait for each other, and not for their end do others'."""
+"""Turns: a caller's many requests wait for each other, and other callers' requests do not wait for them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft_core.store.models import Token
 
 
 async def _settled(task: asyncio.Task[object]) -> bool:
-    """Whether the task is done, once all that can go on has gone on."""
+    """Whether the task is done, after everything that can continue has continued."""
     for _ in range(10):
         await asyncio.sleep(0)
     return task.done()

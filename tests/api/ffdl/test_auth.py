@@ -1,4 +1,4 @@
-"""Who is let in by what FfDL's clients send."""
+"""The sign-in with each form of credentials that FfDL's clients send."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft_core.tokens import hash_password, verify_password
 
 
 def _status(wire: Wire, *lines: str) -> int:
-    """Of a request with these headers and no others that say who asks."""
+    """The answer to a request that identifies its caller by these headers only."""
     with wire.connect() as connection:
         text = "\r\n".join(("GET /v1/models HTTP/1.1", "Host: x", *lines, "", ""))
         connection.sendall(text.encode())
@@ -98,7 +98,7 @@ def test_a_password_is_hashed_once_and_a_change_counts_at_once(
         session.execute(update(User).where(User.id == ann.user_id).values(password_hash=hashed))
     assert wire.get("/v1/models").status == 401
     assert Wire(api.url, ann.name, "another one").get("/v1/models").status == 200
-    # Guessed only so often, and who was let in a moment ago still is.
+    # The number of guesses is limited; a caller who was let in a moment ago still gets in.
     wrong = Wire(api.url, ann.name, "wrong")
     codes = [wrong.get("/v1/models").status for _ in range(12)]
     assert set(codes) == {401, 429}

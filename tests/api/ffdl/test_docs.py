@@ -1,4 +1,4 @@
-"""docs/from-ffdl.md says which tests show that what was wrong with FfDL is right here: they are there."""
+"""The tests that docs/from-ffdl.md names for the faults of FfDL exist."""
 
 from __future__ import annotations
 

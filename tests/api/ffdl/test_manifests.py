@@ -1,5 +1,5 @@
-"""Manifests as FfDL's examples have them, field by field and value by value, on the wire: each is taken as it is, or
-answered with what to do. The parameters' ids are the folders of FfDL's examples with these fields."""
+"""Manifests as FfDL's examples have them, field by field and value by value, on the wire: each is accepted unchanged,
+or refused with advice. The parameters' ids are the folders of FfDL's examples with these fields."""
 
 from __future__ import annotations
 
@@ -264,6 +264,6 @@ def test_every_kind_of_evaluation_metrics(api: Api, wire: Wire, written: str, ki
     answer = wire.train(f"name: x\nframework: {{name: tensorflow, version: latest, command: x}}\n{written}", None)
     assert answer.status == 201, answer.body
     spec = api.attempt(answer.json()["model_id"]).agents[0].start()["evaluation_metrics"]
-    assert spec["type"] == kind, "what its learner is told"
+    assert spec["type"] == kind, "the type in the spec of its learner"
     assert (spec["path"] or "").endswith(path or "")
     assert bool(spec["groups"]) == (kind == "regex_extractor")

@@ -169,7 +169,7 @@ def test_a_long_list_is_whole(api: Api, ann: Person, wire: Wire, monkeypatch: py
     assert [model["model_id"] for model in wire.get("/v1/models").json()["models"]] == jobs[::-1]
     jobs.append(ann.submit()["id"])
     assert [model["model_id"] for model in wire.get("/v1/models").json()["models"]] == jobs[::-1]
-    # And not for ever longer: the newest ones, at most so many.
+    # The list does not grow without end: it holds the newest ones, up to a limit.
     for most in (1, 2, 3, 4):
         monkeypatch.setattr("weft_api.ffdl.routes._MOST_LISTED", most)
         assert [model["model_id"] for model in wire.get("/v1/models").json()["models"]] == jobs[: -most - 1 : -1]
@@ -300,7 +300,7 @@ def test_the_time_for_an_answer_begins_with_the_first_byte(
         assert answer.status == 400
         assert "more than 1 s" in answer.error()
     assert wire.get("/v1/models").json() == {"models": []}
-    # A client that waits longer is waited for.
+    # For a client that waits longer, the server takes the time it needs.
     patient = Wire(api.url, wire.user, agent="curl/8.5.0")
     with patient.uploading(SHORT, code, piece=10_000) as (connection, chunks):
         for chunk in chunks:
@@ -354,7 +354,7 @@ def test_a_large_upload_is_checked_while_it_is_stored(api: Api, ann: Person, wir
             ("weights.bin", 60_000_000),
             ("train.py", 1),
         ]
-    # What does not stand the check does not stay.
+    # A model that fails the check is not kept.
     damaged = bytearray(zipped(train__py="y" * 3000))
     damaged[60] ^= 0xFF
     before = {stored.key for stored in api.context.objects.objects(f"code/{ann.project_id}/")}
@@ -388,7 +388,7 @@ def test_a_command_that_names_a_file_comes_with_code(ann: Person, wire: Wire) ->
     assert "framework.command: runs train.py, a file of the code, and no code came" in answer.error()
     assert wire.train(text.replace("train.py", "/opt/train.py"), None).status == 201
     assert wire.train(text, zipped(train__py="1")).status == 201
-    # Weft's own API leaves it to who calls: an image of theirs may bring the file.
+    # Weft's own API leaves this to its callers: an image of theirs may contain the file.
     assert ann.http.post("/api/v1/jobs", json={"manifest": text}).status_code == 201
 
 
@@ -437,7 +437,7 @@ def test_trained_models(api: Api, ann: Person, wire: Wire) -> None:
 
 
 def test_no_trained_model_of_a_job_that_never_ran(api: Api, wire: Wire, manifest: str) -> None:
-    """Whatever its store says: that of this one has no credentials any more."""
+    """The answer does not depend on the store: this job's credentials for it are gone."""
     answer = wire.train(manifest, zipped(convolutional_network__py="1"))
     job_id = answer.json()["model_id"]
     for state in ("PENDING", "FAILED"):

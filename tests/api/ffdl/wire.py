@@ -40,7 +40,7 @@ class Answer:
 
 @dataclass
 class Wire:
-    """FfDL's client as far as a server can tell: who, by ``DLAAS_USERNAME`` and ``DLAAS_PASSWORD``, and where."""
+    """FfDL's client as a server sees it: its ``DLAAS_USERNAME`` and ``DLAAS_PASSWORD``, and the server's address."""
 
     url: str
     user: str

@@ -1,4 +1,4 @@
-"""Refusals that somebody may ask for as fast as they come."""
+"""Refusals that a client may provoke as fast as they come."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A POST that is sent again gets the answer of the first."""
+"""A repeated POST gets the answer of the first one."""
 
 from __future__ import annotations
 

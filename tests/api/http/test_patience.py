@@ -1,4 +1,4 @@
-"""Connections that are opened and then say nothing end, and only those."""
+"""Connections that are opened and stay silent are closed, and no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets in bodies: every JSON string that is no text is refused, and nothing of it is echoed."""
+"""Secrets in bodies: every JSON string that is not valid text is refused, and no part of it is echoed."""
 
 from __future__ import annotations
 

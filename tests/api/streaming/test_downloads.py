@@ -19,7 +19,7 @@ _LARGE = 32 << 20
 
 
 def test_downloads_are_cut_when_their_sign_in_ends(api: Api, root: Person, ann: Person) -> None:
-    """Also those whose client reads nothing. What has come is not taken for the whole file."""
+    """Also those whose client reads nothing. The client does not take the part that it got for the whole file."""
     job = ann.submit()["id"]
     api.context.objects.put(results_prefix(ann.project_id, job) + "model.pt", bytes(_LARGE))
     for state in ("PENDING", "PROCESSING", "COMPLETED"):
@@ -49,7 +49,7 @@ def test_downloads_are_cut_when_their_sign_in_ends(api: Api, root: Person, ann: 
 
 
 def test_a_download_goes_on_while_its_token_lives(api: Api, ann: Person) -> None:
-    """Also while Postgres is asked again and again, and after a token of the same user has ended."""
+    """Also while the server keeps querying Postgres, and after another token of the same user has ended."""
     job = ann.submit()["id"]
     api.context.objects.put(results_prefix(ann.project_id, job) + "model.pt", bytes(_LARGE))
     second = ann.http.post("/api/v1/tokens", json={"name": "second"}).json()["token"]

@@ -57,7 +57,7 @@ def root(api: Api) -> Person:
 def test_all_streams_end_soon(
     api: Api, root: Person, ann: Person, change: Change, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the first question after the change. A session that the token opened ends, too."""
+    """At the first query after the change. A session that the token opened ends, too."""
     assert sign_ins._INTERVAL < 4
     asked = []
 
@@ -85,7 +85,7 @@ def test_all_streams_end_soon(
         asked.clear()
         assert [stream.result() for stream in streams] == [False] * 6, "they end, but not as the job's end"
         assert list(socket) == []
-        # A question may have been on its way before the change.
+        # A query may have been on its way before the change.
         assert len(asked) <= 2
     assert ann.http.get("/api/v1/me").status_code == 401
     assert browser.get("/api/v1/me").status_code == 401

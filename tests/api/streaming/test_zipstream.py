@@ -11,7 +11,7 @@ from weft_api.streaming.zipstream import Entry, stream_zip
 
 
 def test_a_zip_of_any_size_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its size fields have 64 bits where that is needed, and what is sent is never collected."""
+    """Its size fields have 64 bits where that is needed, and its data is not collected in memory."""
     monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 20 << 20)  # else 4 GiB would have to be made here
     piece = bytes(1 << 20)
     pieces = 40

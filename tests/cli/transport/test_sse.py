@@ -1,4 +1,4 @@
-"""Following: each line once and in order, whatever becomes of the connection."""
+"""Following: each line once and in order, even if the connection breaks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def numbers(items: list[ServerEvent]) -> list[int]:
 
 
 Reply = Callable[[int, list[tuple[int | None, str, object]]], Answer]
-"""Makes an answer from how many there were before it, and from the events that it has to send."""
+"""Makes an answer from the number of answers before it and the events that it has to send."""
 
 
 def log_server(total: int, reply: Reply) -> Callable[[Seen], Answer]:

@@ -1,4 +1,4 @@
-"""When an attempt that runs undisturbed is stepped again: never later than something could have been noticed."""
+"""The next step of an attempt that runs undisturbed never comes later than a step could have found something."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ago(seconds: float) -> datetime:
 
 
 def quiet(learners: int = 2, **job: Any) -> View:
-    """A gang that runs, an hour after its start; the engine sees it where it was."""
+    """A gang that runs, an hour after its start, and that the engine sees on the same nodes."""
     fields = {"state": JobState.PROCESSING, "desired": Desired.RUNNING, "retries": 0, "state_since": ago(3600), **job}
     seen = {rank: LearnerObservation(rank, LearnerState.RUNNING, node="n1") for rank in range(learners)}
     gang = tuple(
@@ -55,7 +55,7 @@ def quiet(learners: int = 2, **job: Any) -> View:
 
 @st.composite
 def running(draw: st.DrawFn) -> View:
-    """A gang in any condition; often one that nothing disturbs."""
+    """A gang in any condition, often undisturbed."""
     n = draw(st.integers(1, 3))
     view = quiet(n, state=draw(st.sampled_from([JobState.DOWNLOADING, JobState.PROCESSING, JobState.STORING])))
     limits = st.sampled_from([None, 30.0, 600.0, 5000.0])
@@ -91,7 +91,7 @@ def running(draw: st.DrawFn) -> View:
 def test_nothing_is_missed_before_the_next_step(view: View, part: float) -> None:
     """As long as there is no news, no earlier step would have had anything to do or to note."""
     action = decide(view)
-    # One that its engine's own queue holds is stepped every ten seconds, and each step notes that it is held.
+    # A gang that is held in its engine's own queue is stepped every ten seconds, and each step notes that.
     assume(isinstance(action, Pause) and action.seconds > POLL and action.seconds != HELD_POLL)
     assert isinstance(action, Pause)
     assert view.sighting is not None

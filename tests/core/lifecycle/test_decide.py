@@ -1,4 +1,4 @@
-"""The decisions as functions: for every view there could be, one that the life cycle allows."""
+"""The decisions as functions: for every possible view, a decision that the life cycle allows."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_every_decision_is_one_that_the_state_allows(view: View) -> None:
 
 @given(views("running"))
 def test_unknown_is_not_dead(view: View) -> None:
-    """Without an answer that is newer than the launch, nothing is concluded from the engine."""
+    """Without an answer that is newer than the launch, the engine's view leads to no conclusion."""
     attempt = view.open
     assert attempt is not None
     assert attempt.launched_at is not None
@@ -335,7 +335,7 @@ def test_the_wait_for_the_others_fate_ends() -> None:
     first, other = failed(0, "n1", ago=5), alive(1, "n2", heard=6)
     assert blamed(gang(first, other, at=NOW + timedelta(seconds=84))) is None
     assert blamed(gang(first, other, at=NOW + timedelta(seconds=86))) == 0
-    # One that ended itself, as the engine saw, is no riddle.
+    # The engine saw the other one exit: its exit report is searched for.
     seen = Observation("run", {1: LearnerObservation(1, LearnerState.EXITED, exit_code=1)})
     assert decide(gang(first, other, seen=seen)) == SearchExits(frozenset({1}))
     searched = replace(gang(first, other, seen=seen), exits={1: None})

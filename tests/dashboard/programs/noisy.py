@@ -1,4 +1,4 @@
-"""A program that prints what could harm a web page, until the file that it is given is there; then leaves files."""
+"""A program that prints text that could harm a web page, until a given file is there; then it leaves files."""
 
 from __future__ import annotations
 

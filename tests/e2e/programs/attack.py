@@ -1,4 +1,4 @@
-"""Tries to reach what is not the job's own, and prints what it reached: a line of JSON, with true for each success.
+"""Attacks things that are not the job's own, and prints the results: a line of JSON, with true for each success.
 
     attack.py HOME VICTIM_FOLDER SERVER_PID HOST_FILE
 
@@ -29,7 +29,7 @@ def connects(path):
 
 
 def hears(host, port):
-    """Whether somebody answers there who asks for no credentials."""
+    """Whether a server answers there without asking for credentials."""
     with socket.create_connection((host, port), 60) as connection:
         connection.settimeout(60)
         if not connection.recv(1):
@@ -47,7 +47,7 @@ def calls(name, *arguments):
 
 
 def in_child(attack):
-    """What changes the process that does it, in one of its own."""
+    """Runs an attempt that changes its own process in a child process."""
     if (pid := os.fork()) == 0:
         try:
             libc.unshare(0x20000)  # where that works, the mount stays in here
@@ -103,7 +103,7 @@ for name, attack in attacks.items():
         reached[name] = False
 print("reached", json.dumps(reached), flush=True)
 
-# What it must have, whatever it must not.
+# These must succeed, whatever else is forbidden.
 with open("made-here", "w"):
     os.rename("made-here", os.path.abspath("renamed"))  # one file system, by relative and absolute paths
 writes(os.getcwd())

@@ -1,4 +1,4 @@
-"""A training loop of Horovod in small, with its elastic state: what is lost with a learner is what came since a commit.
+"""A training loop of Horovod in small, with its elastic state: a lost learner loses only the steps since a commit.
 
 usage: elastic_horovod.py STEPS SECONDS_BETWEEN UNTIL BLIND
 

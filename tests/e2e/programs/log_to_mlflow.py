@@ -1,4 +1,4 @@
-"""Logs with MLflow's client, of whatever version, as if nobody had heard of Weft."""
+"""Logs with MLflow's client, of any version, without any code for Weft."""
 
 import mlflow
 from mlflow import MlflowClient

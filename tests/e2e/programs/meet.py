@@ -1,4 +1,4 @@
-"""Learners meet at the first one's address, by what their launcher says of the gang, without a framework."""
+"""Learners meet at the first one's address, by the variables of their launcher, without a framework."""
 
 import json
 import os

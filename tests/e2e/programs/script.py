@@ -1,4 +1,4 @@
-"""A script as people have them: it saves where it is started, and has never heard of Weft."""
+"""An ordinary script: it saves into the folder in which it is started, and has no code for Weft."""
 
 import os
 import shutil

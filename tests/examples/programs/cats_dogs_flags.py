@@ -1,8 +1,8 @@
-"""cats-dogs-densenet with one flag after the other, and what each made of it, as JSON.
+"""cats-dogs-densenet with one flag after the other, and the effects of each, as JSON.
 
 Started by test_cats_dogs_flags.py in the example's environment, on one device, with a DenseNet whose four dense blocks
-have one layer each, and without graphs, which would take longer to make than to use. Keras's fit() is looked at as it
-is called.
+have one layer each, and without graphs, which would take longer to make than to use. The calls of Keras's fit() are
+recorded.
 """
 
 import contextlib

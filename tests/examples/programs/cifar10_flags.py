@@ -1,7 +1,7 @@
-"""Two processes of cifar10-resnet18 with one flag after the other, and what each made of it, as JSON.
+"""Two processes of cifar10-resnet18 with one flag after the other, and the effects of each, as JSON.
 
-Started by test_cifar10_flags.py under horovodrun, in the example's environment. Nothing is replaced: what goes through
-the network, the optimizer and Horovod is only looked at as it passes.
+Started by test_cifar10_flags.py under horovodrun, in the example's environment. Nothing is replaced: the data that
+passes through the network, the optimizer and Horovod is only recorded.
 """
 
 import contextlib
@@ -115,7 +115,7 @@ def run(folder: str, stop_after: int | None = None, pretrained: str | None = Non
 
 
 def devices() -> dict:
-    """Which device is chosen where there is a GPU with NCCL: this machine is told that it has one."""
+    """The device that is chosen where there is a GPU with NCCL, which this program pretends."""
     found = {}
     real = torch.cuda.is_available, hvd.nccl_built, torch.cuda.set_device
     torch.cuda.is_available, hvd.nccl_built, torch.cuda.set_device = lambda: True, lambda: True, lambda _: None

@@ -1,8 +1,8 @@
-"""Two processes of one of imagenet-resnet50's programs, with one set of options after the other; what came of it, as
+"""Two processes of one of imagenet-resnet50's programs, with one set of options after the other, and the results, as
 JSON.
 
-Started by test_imagenet_runs.py under horovodrun or torchrun, in the example's environment. What is sent to be averaged
-is only looked at as it passes.
+Started by test_imagenet_runs.py under horovodrun or torchrun, in the example's environment. The values that are sent to
+be averaged are only recorded.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""What a learner sees of the machine's GPUs."""
+"""Prints which of the machine's GPUs a learner sees."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What `ray start` calls before it starts a node (RAY_START_HOOK), in Ray's environment."""
+"""The hook that `ray start` calls before it starts a node (RAY_START_HOOK), in Ray's environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the agent makes of answers, byte by byte, when it reads objects."""
+"""The agent's reading of objects: answers byte by byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data from a real S3: through the node's cache, in shares, streamed; and what becomes of faults on the way."""
+"""Data from a real S3: through the node's cache, in shares, streamed; and faults on the way."""
 
 from __future__ import annotations
 
@@ -322,7 +322,7 @@ def test_a_store_that_stays_away_is_one_clear_error(node: Node, bucket: Bucket, 
 
 
 def test_a_store_whose_name_is_not_known_is_given_up_soon(node: Node, bucket: Bucket) -> None:
-    """It is mistyped more often than not; results wait for it as for any store that is away."""
+    """Such a name is usually a typing error. Results wait for it as for any store that can't be reached."""
     location = bucket.location("data", endpoint="http://store.invalid:9")
     name = r"data store 'cos': .*the name 'store\.invalid' can't be resolved \(.*\) \(tried for (5|20) s\)"
     with pytest.raises(DataError, match=name):

@@ -1,4 +1,4 @@
-"""A version of the registry's as pretrained model, and what an agent reports for lineage."""
+"""A version of the registry's as pretrained model, and the agent's report for the lineage."""
 
 from __future__ import annotations
 

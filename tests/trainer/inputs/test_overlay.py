@@ -1,4 +1,4 @@
-"""Overlays in a node's cache: unpacked once by many learners, and kept as long as somebody uses them."""
+"""Overlays in a node's cache: unpacked once by many learners, and kept as long as a learner uses them."""
 
 from __future__ import annotations
 

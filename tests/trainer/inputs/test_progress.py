@@ -1,4 +1,4 @@
-"""What the log says of a download that takes long, from a real S3 behind a slow way."""
+"""The log's lines about a download that takes long, from a real S3 behind a slow proxy."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_what_takes_long_is_spoken_of_and_what_is_quick_is_not(
     bucket.put("slow/there", bytes(100_000))
     slow = data(bucket, "slow", endpoint=proxied(lambda request: Fault(pause=0.1)).url)
     cache = NodeCache(tmp_path / "cache")
-    # However long this one takes here: it is quick.
+    # Counts as quick, however long it takes here.
     monkeypatch.setattr(progress, "FIRST", 3600.0)
     assert run(tmp_path / "first", cache, data=[slow[0] | {"include": ["there"]}]) == []
 

@@ -1,4 +1,4 @@
-"""Launchers by what the processes that they start see. The frameworks themselves run in tests/e2e."""
+"""Launchers, by the environment of the processes that they start. The frameworks themselves run in tests/e2e."""
 
 from __future__ import annotations
 

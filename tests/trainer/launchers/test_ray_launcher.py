@@ -1,4 +1,4 @@
-"""Launcher ``ray``: real agents with a real Ray cluster of their own, and what is left of it afterwards (nothing).
+"""Launcher ``ray``: real agents with a real Ray cluster of their own, of which nothing is left afterwards.
 
 A cluster takes some 10 seconds to start on two cores, so each test shows several things in one.
 """
@@ -98,7 +98,6 @@ def _soon(condition: Callable[[], bool], seconds: float) -> bool:
 # --- real clusters ---
 
 
-@pytest.mark.timeout(900)
 def test_plain_ray_ray_train_and_horovod_on_ray_run_unchanged(
     start_api: StartApi, launch: Launch, ray_python: str, clean: Any, tmp_path: Path
 ) -> None:
@@ -106,7 +105,7 @@ def test_plain_ray_ray_train_and_horovod_on_ray_run_unchanged(
     api = start_api(
         programs, learners=2, launcher="ray", cpus=1, memory=2 * GIB, env={"GREETING": "hi"}, heartbeat_seconds=1
     )
-    # What an agent sees that runs in an actor of some other Ray cluster.
+    # The environment of an agent that runs in an actor of another Ray cluster.
     outer = {
         "RAY_ADDRESS": "192.0.2.99:6379",
         "RAY_JOB_ID": "01000000",
@@ -139,7 +138,6 @@ def test_plain_ray_ray_train_and_horovod_on_ray_run_unchanged(
     assert api.problems == []
 
 
-@pytest.mark.timeout(600)
 def test_sigterm_comes_to_the_script_while_the_whole_cluster_is_still_there(
     start_api: StartApi, launch: Launch, ray_python: str, clean: Any
 ) -> None:
@@ -154,7 +152,6 @@ def test_sigterm_comes_to_the_script_while_the_whole_cluster_is_still_there(
     assert [api.learners[rank].exit_reason for rank in range(2)] == ["stopped", "stopped"]
 
 
-@pytest.mark.timeout(600)
 def test_a_script_that_crashes_leaves_nothing(start_api: StartApi, launch: Launch, ray_python: str, clean: Any) -> None:
     api = start_api(f"python {PROGRAMS}/busy.py 3", launcher="ray", cpus=1, memory=GIB, heartbeat_seconds=1)
     agent = launch(api, python=ray_python)
@@ -163,7 +160,6 @@ def test_a_script_that_crashes_leaves_nothing(start_api: StartApi, launch: Launc
     assert "working" in api.learners[0].lines
 
 
-@pytest.mark.timeout(600)
 def test_kill_9_of_an_agent_and_of_rays_own_processes(
     start_api: StartApi, launch: Launch, ray_python: str, clean: Any, tmp_path: Path
 ) -> None:

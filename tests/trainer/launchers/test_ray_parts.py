@@ -113,7 +113,7 @@ def test_what_a_manifest_sets_itself_is_left_alone() -> None:
 
 
 def test_ray_start_leaves_no_port_to_chance(tmp_path: Path) -> None:
-    """A port is one that a learner has reserved, or 0: one that the kernel finds free. The raylet is told its agents'
+    """A port is one that a learner has reserved, or 0: one that the kernel finds free. The raylet gets its agents'
     ports, as it ends when it waits for them longer than 15 s."""
     head, other = (start_command(options(plan(rank=rank)), tmp_path, 3 * GIB, (1, 2, 3, 4)) for rank in range(2))
     agents = {

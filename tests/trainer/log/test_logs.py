@@ -1,4 +1,4 @@
-"""What a program says, wherever it says it, arrives."""
+"""All output of a program arrives, wherever the program writes it."""
 
 from __future__ import annotations
 
@@ -109,9 +109,7 @@ def test_what_is_left_out_as_the_flood_ends_is_told(tmp_path: Path) -> None:
         cast(ApiClient, heard), Control(), Spool(tmp_path / "spool", "one"), tmp_path / "log", LogSpec(), Mask([])
     )
     log.start()
-    log.leave_out(
-        b"".join(b"%d\n" % number for number in range(100))
-    )  # its caller has seen a flood that is over by now
+    log.leave_out(b"".join(b"%d\n" % number for number in range(100)))  # as after a flood that is over by now
     assert log.flush(10)
     assert heard.lines[0].startswith("[weft] 80 lines (")
     assert heard.lines[1:] == [str(number) for number in range(80, 100)]

@@ -1,4 +1,4 @@
-"""TensorBoard's event files: those of the real writers, and what files may go through while they are written."""
+"""TensorBoard's event files: those of the real writers, and changes of files while they are written."""
 
 from __future__ import annotations
 

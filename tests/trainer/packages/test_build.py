@@ -1,4 +1,4 @@
-"""A package build, as the program that it is: what its lock says, and that it installs nothing else."""
+"""A package build, run as a program: its lock, and that it installs nothing else."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Agents and programs are killed at random moments, again and again, until the program ends: its loss is the very one
-of an undisturbed run. In small what tests/e2e/test_recovery.py does with the whole platform."""
+"""Agents and programs are killed at random moments, again and again, until the program ends: its loss is exactly that
+of an undisturbed run. A small version of tests/e2e/test_recovery.py, which does this with the whole platform."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_end_is_the_same(start_api: StartApi, launch: Launch, tmp_path: Path
                 victim.wait()
             elif end == "agent":
                 victim.kill()
-            # The rest of the gang is told to stop, as is all of it at a halt.
+            # The rest of the gang gets a stop, as all of it does at a halt.
             for agent in agents:
                 if agent.process.poll() is None:
                     agent.terminate()

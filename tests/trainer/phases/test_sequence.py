@@ -1,4 +1,4 @@
-"""A learner from its start grant to its exit report, when nothing is in the way."""
+"""A learner from its start grant to its exit report, without any fault."""
 
 from __future__ import annotations
 

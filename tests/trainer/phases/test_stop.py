@@ -1,4 +1,4 @@
-"""Stops, fences and sudden deaths: nothing is left, and what was worth keeping is kept."""
+"""Stops, fences and sudden deaths: no process is left, and checkpoints, logs and results are kept."""
 
 from __future__ import annotations
 

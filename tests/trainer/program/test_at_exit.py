@@ -1,4 +1,4 @@
-"""PyTorch's process groups end without harm, whoever holds the last reference to them."""
+"""PyTorch's process groups end without harm, whichever object holds the last reference to them."""
 
 from __future__ import annotations
 

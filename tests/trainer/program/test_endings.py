@@ -1,4 +1,4 @@
-"""The words for a program's end: a GPU without memory left is told as that, by the exception that ended the program."""
+"""The words for a program's end: a lack of GPU memory is recognized by the exception that ended the program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files that a program leaves in the job's folder: what is stored, what is kept, and what is told."""
+"""The files that a program leaves in the job's folder: which are stored or kept, and the report of them."""
 
 from __future__ import annotations
 

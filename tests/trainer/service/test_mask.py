@@ -1,4 +1,4 @@
-"""The secrets of a learner are masked in what leaves it."""
+"""The secrets of a learner are masked in all its output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What heartbeats tell of a program's progress, and the stacks that their answers ask for; with real agents."""
+"""The progress that heartbeats report, and the stacks that their answers ask for; with real agents."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_work_in_children_that_nobody_sees_is_work(start_api: StartApi, launch: 
 def test_a_log_line_and_a_first_result_are_signs_of_life(start_api: StartApi, launch: Launch, tmp_path: Path) -> None:
     gates = [tmp_path / name for name in ("say", "write")]
     for gate in gates:
-        os.mkfifo(gate)  # who waits at one uses no processor time, which would be a sign of life
+        os.mkfifo(gate)  # waiting at one uses no processor time, which would be a sign of life
     api = start_api(
         f"read x < {gates[0]}; echo x; read x < {gates[1]}; echo 1 > $RESULT_DIR/out; sleep 1000", heartbeat_seconds=0.2
     )

@@ -1,4 +1,4 @@
-"""An image becomes a virtual environment: once, for all who wait for it, whoever is killed meanwhile."""
+"""An image becomes a virtual environment: once, for all that wait for it, whichever process is killed meanwhile."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def builders_of(recipe: Recipe) -> list[int]:
 
 
 def _until_there(path: Path) -> str:
-    """In a shell: wait for a file, but not for ever, as nobody ends a build."""
+    """In a shell: wait for a file, but with a limit, as nobody would end the build."""
     return f"for n in $(seq 3000); do [ -e {path} ] && break; sleep 0.02; done"
 
 
@@ -307,7 +307,7 @@ def test_a_file_with_another_hash_is_refused(
 def test_a_machine_with_wheels_and_constraints_of_its_own(
     images: Images, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installer: str
 ) -> None:
-    """Its wheel has the lock's version and another hash: the index has the file that the lock means."""
+    """The machine's wheel has the lock's version but another hash; the index has the right file."""
     monkeypatch.setenv("WEFT_INSTALLER", installer)
     make_wheel(tmp_path / "wheels", "six", "1.16.0", text="OURS = True\n")
     (tmp_path / "constraints.txt").write_text("six<2\n")

@@ -1,4 +1,4 @@
-"""However a run ends, it is told truly, and no process of it is left."""
+"""However a run ends, the engine reports its true end, and no process of it is left."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_when_all_supervisors_are_killed_at_once_the_next_look_cleans_up(bench: 
         os.kill(who.pid, signal.SIGSTOP)  # so that none can act when the other dies
     for who in everyone:
         kill(who)
-    until(lambda: _gone(agent))  # by the kernel's hand, before anyone looks
+    until(lambda: _gone(agent))  # the kernel kills it before anyone looks
     until(lambda: not run.alive())
     assert bench.processes(), "the agent's child is left"
     [learner] = bench.ended(spec).values()
@@ -139,7 +139,7 @@ def test_the_restart_of_a_container_is_an_interruption(bench: Bench, monkeypatch
 
 
 def test_a_reboot_is_seen(bench: Bench) -> None:
-    """After it no lock is held, and the pids in the files are of others."""
+    """After a reboot no lock is held, and the pids in the files belong to other processes."""
     spec = bench.spec(FOREVER, learners=2)
     bench.engine.launch(spec)
     run = bench.run(spec)
@@ -215,7 +215,7 @@ def test_the_grace_is_kept_and_a_shorter_one_shortens_it(bench: Bench) -> None:
     assert seen.learners[0].state is LearnerState.RUNNING, "it has its grace"
     bench.engine.stop(spec.run_name, timedelta(seconds=0.05))
     until(lambda: bench.observe(spec) is None)
-    assert not (bench.out / "told").exists(), "it was told once"
+    assert not (bench.out / "told").exists(), "it got SIGTERM only once"
 
 
 def test_the_grace_runs_out_when_no_worker_is_there(bench: Bench) -> None:

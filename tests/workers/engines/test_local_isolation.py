@@ -116,7 +116,7 @@ def test_the_kernel_tells_how_an_agent_died(bench: Bench) -> None:
 def test_abstract_sockets_of_the_machine_are_out_of_reach(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, shared: bool
 ) -> None:
-    """They belong to a network. On the machine's own, Landlock keeps them off, from its version 6 on."""
+    """Abstract sockets belong to a network. On the machine's own, Landlock (from version 6 on) blocks them."""
     name = _ABSTRACT.format(os.getpid())
     script = f"""
 import socket

@@ -1,4 +1,4 @@
-"""Learners start once, all of them, with what they shall have and nothing else."""
+"""All learners start, each once, with their own environment and resources and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A learner's memory is limited by the kernel where it lets us, and being killed for it is told as such."""
+"""The kernel limits a learner's memory where it lets us, and a kill for lack of memory is reported as that."""
 
 from __future__ import annotations
 

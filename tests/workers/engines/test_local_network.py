@@ -1,4 +1,4 @@
-"""The network of a gang: who is in it, and what leads out of it.
+"""The network of a gang: its learners, and the ways out of it.
 
 tests/e2e/test_isolation.py attacks from inside a job."""
 
@@ -33,7 +33,7 @@ from weft_workers.supervision import netlink, network, relay, sandbox, spawn
 
 pytestmark = pytest.mark.slow
 
-# What a connection to each of its addresses says, into a file.
+# Writes what a connection to each address has sent into a file.
 _ASK = """
 import json, socket, sys
 def ask(host, port):
@@ -226,7 +226,7 @@ open(f"{{OUT}}/second", "w").write(said)
 
 
 def test_a_broken_connection_breaks_nothing_else(bench: Bench) -> None:
-    """Neither side's: the relay of the others is the same one afterwards."""
+    """Whichever side breaks it: the same relay still serves the others afterwards."""
 
     def serve(connection: socket.socket) -> None:
         with suppress(OSError):

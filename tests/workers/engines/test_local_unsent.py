@@ -1,4 +1,4 @@
-"""Agents are killed, perhaps with all supervisors at once: what they had not sent is sent all the same."""
+"""Agents are killed, perhaps with all supervisors at once: their unsent lines and metrics are sent all the same."""
 
 from __future__ import annotations
 

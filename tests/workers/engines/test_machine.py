@@ -1,4 +1,4 @@
-"""What the machine has, and who gets which part of it."""
+"""The resources of the machine, and their distribution to learners."""
 
 from __future__ import annotations
 

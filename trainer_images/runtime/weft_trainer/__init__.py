@@ -1,4 +1,4 @@
-"""Weft's agent: what runs inside a learner, in a process, an actor or a pod alike. It speaks HTTP and S3 only.
+"""Weft's agent: the program inside a learner, in a process, an actor or a pod alike. It speaks HTTP and S3 only.
 
 Training code needs one name of it: ``from weft_trainer import log_metrics``.
 """
@@ -6,7 +6,8 @@ Training code needs one name of it: ``from weft_trainer import log_metrics``.
 import os
 import sys
 
-# What an engine has put beside the agent, for an image that lacks it; last, so that the image's own comes first.
+# Packages that an engine has put beside the agent, for an image that lacks them; last, so that the image's own come
+# first.
 _BROUGHT = os.path.join(os.path.dirname(__file__), "brought")
 if os.path.isdir(_BROUGHT) and _BROUGHT not in sys.path:
     sys.path.append(_BROUGHT)

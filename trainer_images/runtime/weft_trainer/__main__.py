@@ -1,4 +1,4 @@
-"""``python -m weft_trainer``: what an engine starts for each learner."""
+"""``python -m weft_trainer``: the process that an engine starts for each learner."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Agent:
         return spec
 
     def _stand_aside(self) -> int:
-        """Another agent was this learner. If it died here, what it left of its log and metrics is sent all the same."""
+        """Another agent was this learner. If it died here, send the rest of its log and metrics all the same."""
         for name, size, send in (
             (LOG_SPOOL, BATCH_BYTES, partial(self._api.logs, late=True)),
             (METRICS_SPOOL, METRIC_BATCH_BYTES, self._api.metrics),
@@ -106,7 +106,7 @@ def _train_elastic(learner: Learner) -> Ending:
 
 
 def _ended(phase: Callable[[], Ending]) -> Ending:
-    """The ending that a phase comes to, whatever happens: somebody waits for this learner's report."""
+    """The ending that a phase comes to. There always is one, because the service waits for this learner's report."""
     try:
         return phase()
     except Fenced:

@@ -43,7 +43,7 @@ class Config:
     """Folders that the user's program must not see, but for those of this learner in them. Any: the agent runs in a
     sandbox of the local engine's, and may narrow the program's view further."""
     leftovers: bool = False
-    """Whether the agent is to be no learner, and only to send the log and metrics that a dead agent left here."""
+    """Whether the agent is not a learner, and only sends the log and metrics that a dead agent left here."""
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> Config:

@@ -42,7 +42,7 @@ class Control:
         self._bell.put(None)
 
     def wait(self, timeout: float | None = None) -> None:
-        """Until the bell rings (main thread only)."""
+        """Wait until the bell rings (main thread only)."""
         try:
             self._bell.get(timeout=timeout)
         except queue.Empty:

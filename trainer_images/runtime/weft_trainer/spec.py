@@ -25,7 +25,7 @@ class S3Location:
     key_file: str | None = None
     """The file with the newest keys (:mod:`weft_trainer.stores.temporary_keys`)."""
     space: str = ""
-    """What stands before the container's name in the store."""
+    """The prefix of the container's name in the store."""
 
     @property
     def bucket(self) -> str:
@@ -46,7 +46,7 @@ class StoreKeys:
     secret_key: str = field(repr=False)
     session_token: str = field(repr=False)
     seconds: float
-    """How long the keys are good from now on."""
+    """How long the keys are valid from now on."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class IdentityToken:
 
     token: str = field(repr=False)
     seconds: float
-    """How long the token is good from now on."""
+    """How long the token is valid from now on."""
 
 
 @dataclass(frozen=True)
@@ -126,14 +126,14 @@ class LogSpec:
 
 @dataclass(frozen=True)
 class LeftoverSpec:
-    """What becomes of the files in the job's folder when the program has ended."""
+    """Which files in the job's folder are stored when the program has ended."""
 
     results: tuple[str, ...] = ()
     """Globs of the files that are stored, whatever their size."""
     keep: bool = True
     """Whether leftovers are kept."""
     bytes: int = 0
-    """At most so much of them, all together."""
+    """The limit of their total size."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ class LearnerSpec:
     checkpoint: CheckpointSpec = field(default_factory=CheckpointSpec)
     log: LogSpec = field(default_factory=LogSpec)
     leftovers: LeftoverSpec | None = None
-    """None: the service is older, and would not tell the user of leftovers."""
+    """None: the service is older, and would not report leftovers to the user."""
     elastic: ElasticSpec | None = None
     has_checkpoint: bool = False
     """The job began with another job's checkpoint."""
@@ -233,7 +233,7 @@ class LearnerSpec:
     @property
     def may_have_checkpoints(self) -> bool:
         """Whether an earlier run may have left checkpoints: in the installation's own store they are this job's
-        own, so its first attempt has none, unless it was given one."""
+        own, so its first attempt has none, unless the job began with another job's checkpoint."""
         return self.checkpoints is not None or self.attempt > 1 or self.has_checkpoint
 
 

@@ -16,8 +16,8 @@ log = structlog.get_logger(__name__)
 
 
 def build(settings: Settings, installation_id: str) -> dict[str, Engine]:
-    """The engines of the settings, by name. None of them is asked anything yet. One whose settings can't be (a
-    kubeconfig that is not there) is unreachable, with the reason, and takes no other along."""
+    """The engines of the settings, by name. None of them gets a request yet. An engine with impossible settings
+    (such as a missing kubeconfig) is unreachable, with the reason, and does not affect the others."""
     made: dict[str, Engine] = {}
     for name, chosen in settings.engines.items():
         try:
@@ -35,7 +35,7 @@ def _build(name: str, chosen: EngineSettings, settings: Settings, installation_i
             outgoing = Outgoing(settings.outgoing.allow)
             return LocalEngine(name, chosen, settings.home, images, installation_id, outgoing)
         case KubernetesSettings():
-            # Here, as the client's import takes a second that other installations need not spend.
+            # Imported here, because the client takes a second to load, which other installations need not spend.
             from weft_workers.engines.kubernetes import KubernetesEngine
 
             return KubernetesEngine(name, chosen, settings.images.repository, installation_id)

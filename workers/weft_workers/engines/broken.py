@@ -34,5 +34,5 @@ class BrokenEngine:
 
     def _error(self) -> EngineUnreachable:
         return EngineUnreachable(
-            f"engine {self.name} could not be set up: {self._reason}; mend its settings and start the worker again"
+            f"engine {self.name} could not be set up: {self._reason}; correct its settings and start the worker again"
         )

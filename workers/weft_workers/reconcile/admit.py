@@ -1,8 +1,8 @@
 """Admission: one pass over an engine's queue decides about all jobs that wait there (docs/leases.md#admission).
 
 A pass is made when something has changed, and seldom otherwise. A lock on the engine's row serialises the passes of
-all workers. All that a pass decides is written in one transaction, so a worker that dies in the middle of it has done
-nothing, and what asked for the pass is still there.
+all workers. A pass writes all its decisions in one transaction, so a worker that dies in the middle of it has done
+nothing, and the request for the pass is still there.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from weft_workers.reconcile.preparing import Prepared, prepare, unasked
 from weft_workers.waiting import CONSIDERED, among, read_queue, read_resources
 
 SAFETY = 30.0
-"""Seconds after which a queue is planned again although nothing has asked for it: use decays, and an earlier version
-notes no changes."""
+"""Seconds after which a queue is planned again even without a request: use decays, and an earlier version notes no
+changes."""
 RETRY = 3.0
 """Seconds until an engine that did not answer is asked again."""
 OBSERVE, OBSERVE_IMAGES = 3.0, 1.0
 """How often an engine for which jobs wait is asked whether it has changed; if images or packages are being made."""
 REST = 0.5
-"""After a pass of so many seconds, none is made for so many times as long. Changes meanwhile share the next one."""
+"""The pause after a pass, as a multiple of its duration. Changes in this pause share the next pass."""
 _AT_ONCE = 100
-"""So many jobs are admitted in one transaction; the others at once in the next one."""
+"""How many jobs are admitted in one transaction; the others follow at once in the next one."""
 
 
 def admit(context: Context, name: str) -> bool:
@@ -101,8 +101,8 @@ def admit(context: Context, name: str) -> bool:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """A pass over a long queue makes many objects that all live until its end. To look for garbage among them again and
-    again takes a third of its time."""
+    """A pass over a long queue makes many objects that all live until its end. Garbage collection among them would take
+    a third of its time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -186,7 +186,7 @@ def _asked(session: Session, name: str) -> bool:
     """Whether something still asks for a pass; the changes that were noted are taken, and count as seen."""
     if session.execute(delete(QueueChange).where(QueueChange.engine == name).returning(QueueChange.id)).first():
         return True
-    # A queue of which nothing is kept is an earlier version's.
+    # A queue without a row is an earlier version's.
     kept = (Queue.engine == name, Queue.passed_at.is_not(None))
     settled = exists().where(*kept, or_(Queue.next_pass_at.is_(None), Queue.next_pass_at > func.now()))
     submitted = exists().where(Job.engine == name, waits(), Job.next_step_at <= func.now())
@@ -200,7 +200,7 @@ def _remember(session: Session, name: str, **values: object) -> None:
 
 
 def _digest(capacity: Capacity, unready: Mapping[str, Preparation]) -> str:
-    """Of all that an engine has told; equal in all processes as long as nothing has changed."""
+    """A digest of the engine's answers; equal in all processes as long as nothing has changed."""
     nodes = sorted(capacity.nodes, key=lambda node: node.name)
     told = (nodes, capacity.queue, capacity.grows, sorted(capacity.images or ()), sorted(unready.items()))
     return hashlib.sha256(repr(told).encode()).hexdigest()
@@ -211,7 +211,7 @@ def _digest(capacity: Capacity, unready: Mapping[str, Preparation]) -> str:
 
 @dataclass
 class _Outcome:
-    """What a pass has done to the jobs that it did not leave waiting."""
+    """The effects of a pass on the jobs that it did not leave waiting."""
 
     admitted: list[tuple[Job, datetime]] = field(default_factory=list)
     """With the moment since which each had been waiting."""
@@ -233,7 +233,7 @@ def _apply(
     """Admit the jobs that fit, fail those that never will, and ask those that are to make room."""
     decided = planned.plan
     tried = {row.id for row in planned.queue if row.attempt}
-    # What ran here before has a node that is away just now, which is no reason to give up.
+    # A job that ran here before had a node that is away just now, which is no reason to give up.
     fails = {job_id: (why, "S100") for job_id, why in decided.impossible.items() if job_id not in tried}
     fails |= {
         job_id: (why.failed, why.error_code) for job_id in decided.unready if (why := prepared.unready[job_id]).failed
@@ -242,7 +242,8 @@ def _apply(
     wanted = {*starts, *ends, *decided.preempted}
     locked = select(Job).where(among(Job.id, wanted)).order_by(Job.id).with_for_update()
     rows = {row.id: row for row in session.scalars(locked)} if wanted else {}
-    # The rows are fresh and locked now: a halt that came in since goes first. An earlier version's step may be at one.
+    # The rows are fresh and locked now: a halt that came in since goes first. A step of an earlier version may be
+    # working on one of the jobs.
     free = {row.id: row for row in rows.values() if _is_free(row, now)}
     starting = [free[job_id] for job_id in starts if job_id in free]
     later = unasked(session, engine, capacity, prepared, starting) if starting else set()

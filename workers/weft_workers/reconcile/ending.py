@@ -35,7 +35,7 @@ def settle(context: Context, lease: Lease, view: View, verdict: Settle) -> float
     with context.database.transaction() as session:
         taken = take(session, lease)
         if taken.asked is not None:
-            # A report or a wish came in since: what this verdict was built on is outdated.
+            # A report or a request came in since, so the basis of this verdict is outdated.
             taken.release(0)
             return 0
         apply_notes(session, taken.job, view)
@@ -94,7 +94,7 @@ def _finish(context: Context, lease: Lease, view: View, attempt: AttemptView, se
     with context.database.transaction() as session:
         taken = take(session, lease)
         job = taken.job
-        # The row is fresh and locked: what the user wishes by now counts.
+        # The row is fresh and locked: the user's latest request counts.
         end = conclude(replace(view, job=replace(view.job, desired=Desired(job.desired))))
         row = session.get_one(Attempt, attempt.id)
         record_use(session, context.settings.fair_share, row)

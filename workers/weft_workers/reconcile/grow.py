@@ -76,8 +76,8 @@ def grow(context: Context, lease: Lease, view: View) -> bool:
 
 
 def _observe(context: Context, engine: ObservedEngine) -> tuple[Capacity | None, Mapping[str, Preparation]]:
-    """What the engine has, and the jobs that can't start yet. None: it does not answer, or the last pass has found jobs
-    that wait for its room, so that there is no need to plan the queue."""
+    """The engine's capacity, and the jobs that can't start yet. None: it does not answer, or the last pass has found
+    jobs that wait for its room, so that there is no need to plan the queue."""
     with context.database.transaction() as session:
         if session.scalar(select(Queue.wanted).where(Queue.engine == engine.name)):
             return None, {}

@@ -1,4 +1,4 @@
-"""Reads what a step knows of a job from the database."""
+"""Reads the view of a job from the database."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ def _active_at(session: Session, job: Job) -> datetime | None:
 
 
 def _endpoints(session: Session, job: Job) -> tuple[str, ...]:
-    """Of the stores and the repository that the manifest names, of the model version that it means, and of the indexes
-    of packages; one that is not kept any more is the API's to complain about."""
+    """The URLs of the stores and the repository that the manifest names, of the model version that it means, and of the
+    indexes of packages. If one is not kept any more, the API reports that."""
     stores = job.manifest.get("data_stores", [])
     kept = {store["datastore"] for store in stores if store.get("datastore")}
     found = {store["connection"]["auth_url"] for store in stores if store.get("connection")}

@@ -18,22 +18,22 @@ AGAIN = 10.0
 """Seconds between two times at which all places and numbers in reasons are written, if there are many. One job's end
 changes those of all jobs behind it."""
 _FEW, _FIRST = 500, 100
-"""So many are written at once, however often they change: all of a short queue; the first of a long one."""
+"""How many are written at once, however often they change: all of a short queue; the first of a long one."""
 
 
 _NO_NUMBERS = str.maketrans("", "", "0123456789.")
 
 
 class Note(NamedTuple):
-    """What a waiting job's row should say."""
+    """The place and the reason for a waiting job's row."""
 
     row: Waiting
     reason: str
     place: int | None
     next_step_at: datetime | None
-    """When it is due by itself: at the end of its pause, or when its client must have been heard of."""
+    """When it is due by itself: at the end of its pause, or when its client must have given a sign of life."""
     kind: str = "waiting"
-    """Of the event that tells a new reason."""
+    """The kind of the event for a new reason."""
 
     @property
     def changed(self) -> bool:
@@ -119,7 +119,7 @@ def _write(session: Session, notes: Sequence[Note]) -> None:
 
 
 def note_others(session: Session, engine: str) -> None:
-    """Tell the jobs behind those that are considered."""
+    """Write the reason of the jobs behind those that are considered."""
     reason = f"queued behind {count(CONSIDERED, 'job')} or more"
     outdated = or_(Job.reason != reason, Job.place.is_not(None), Job.next_step_at.is_distinct_from(Job.keepalive_until))
     ahead = Job.id.in_(select(considered(engine).c.id))

@@ -1,4 +1,4 @@
-"""Package builds: what became of them, for the jobs that wait for their overlays (docs/packages.md)."""
+"""The results of package builds, for the jobs that wait for their overlays (docs/packages.md)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_BUILDS = 3
 """Of one overlay, while learners are lost that can't be blamed on the packages."""
 _LOCK_BYTES = 4 << 20
 _TALK = "packages: "
-"""Begins a build's own word about its failure (weft_trainer.packages.build)."""
+"""The beginning of a build's own message about its failure (weft_trainer.packages.build)."""
 _WAITING = Preparation("packages: waiting for the build", kind="packages", error_code="C102")
 
 
@@ -55,8 +55,8 @@ class _Outcome(BaseModel):
 
 
 def await_packages(context: Context, engine: str) -> Mapping[str, Preparation | None]:
-    """How far the packages are that the jobs of an engine's queue lacked a moment ago, by the job's id; None: they are
-    there now."""
+    """The progress of the packages that the jobs of an engine's queue lacked a moment ago, by the job's id; None: they
+    are there now."""
     waiting = (
         select(Job.id, Overlay.id)
         .join(Overlay, Overlay.id == Job.overlay_id)
@@ -138,7 +138,7 @@ def _why(session: Session, build: Job | None, last: Attempt | None) -> str:
 
 
 def _take_over(context: Context, overlay_id: str, project_id: str, build_id: str) -> Preparation | None:
-    """Keep what a build has made, under the name of its content."""
+    """Keep the result of a build, under the name of its content."""
     place = results_prefix(project_id, build_id)
     try:
         found = context.objects.head(f"{place}lock.json")

@@ -1,7 +1,7 @@
 """The effects of a step.
 
-What touches an engine or S3 happens outside any transaction; then the leased row is taken, and everything that came of
-it is written at once. Each effect returns in how many seconds to step again right here, or None.
+Calls of an engine or S3 happen outside any transaction. Then the leased row is taken, and all their results are written
+at once. Each effect returns in how many seconds to step again right here, or None.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _RENEW_EVERY = 500  # objects
 
 
 def perform(context: Context, lease: Lease, view: View, action: Action) -> float | None:
-    """Do what was decided."""
+    """Perform the action."""
     match action:
         case Rest():
             return write_down(context, lease, view, None)
@@ -196,13 +196,13 @@ def _launch_more(context: Context, lease: Lease, view: View, action: LaunchMore)
 
 
 def _lose(context: Context, lease: Lease, view: View, lose: Lose) -> float | None:
-    """The others go on without these: they may do nothing any more, and what they held is free."""
+    """The others go on without these learners, which may do nothing any more and whose room is free."""
     attempt = view.open
     assert attempt is not None
     with context.database.transaction() as session:
         taken = take(session, lease)
         if taken.asked is not None:
-            # A report or a wish came in since: what this verdict was built on is outdated.
+            # A report or a request came in since, so the basis of this verdict is outdated.
             taken.release(0)
             return 0
         apply_notes(session, taken.job, view)
@@ -259,7 +259,8 @@ def _advance(context: Context, lease: Lease, view: View, advance: Advance) -> fl
 
 
 def _notice(context: Context, lease: Lease, view: View, notice: Notice) -> float | None:
-    """Say it, and note on the attempt that it was said; heartbeats ask for stacks as long as it is stalled."""
+    """Record the warning as an event, and note that on the attempt; heartbeats ask for stacks as long as it is
+    stalled."""
     attempt = view.open
     assert attempt is not None
     with context.database.transaction() as session:
@@ -283,7 +284,7 @@ def _notice(context: Context, lease: Lease, view: View, notice: Notice) -> float
 
 
 def _fire(context: Context, lease: Lease, view: View, fire: Fire) -> float | None:
-    """Do what a rule about time demands."""
+    """Act on a rule about time."""
     assert view.attempt is not None
     with context.database.transaction() as session:
         taken = take(session, lease)

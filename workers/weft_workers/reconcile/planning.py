@@ -1,4 +1,4 @@
-"""The plan of an engine's queue: reads from the database what admission decides about."""
+"""The plan of an engine's queue: reads the input of admission from the database."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from weft_workers.waiting import Waiting, among, read_placement, read_queue, rea
 
 @dataclass(frozen=True)
 class Pauses:
-    """What the last attempts of waiting jobs mean for them."""
+    """The consequences of waiting jobs' last attempts."""
 
     until: Mapping[str, datetime]
     """The jobs that wait for the end of a pause after it, and then for their turn."""
@@ -37,7 +37,7 @@ class Pauses:
 
 
 def read_pauses(session: Session, queue: Sequence[Waiting], now: datetime) -> Pauses:
-    """Look at the last attempt of those that had one."""
+    """Read the last attempts of the jobs that had one."""
     tried = {row.id: row for row in queue if row.attempt}
     until: dict[str, datetime] = {}
     preempted: dict[str, str] = {}
@@ -90,8 +90,8 @@ def make_plan(
 def read_allowances(
     session: Session, queue: Sequence[Request]
 ) -> tuple[dict[str, list[Allowance]], Mapping[str, Usage]]:
-    """What is left of the limits on the jobs of the queue's projects, on all engines together, by project; and what all
-    of its projects hold, if one of them has a limit.
+    """The rest of the limits on the jobs of the queue's projects, on all engines together, by project; and the
+    resources that all of its projects hold, if one of them has a limit.
 
     The projects' rows are locked until the end of the transaction, so that the admissions of two engines never give the
     same room away. They are locked after the engine's row and before any job's, and not against rows that only refer to
@@ -128,7 +128,7 @@ def read_allowances(
 
 
 def _member_allowances(session: Session, project: Project, queue: Sequence[Request]) -> list[Allowance]:
-    """What is left of the caps on the members whose jobs wait."""
+    """The rest of the caps on the members whose jobs wait."""
     waiting = {request.user for request in queue if request.project == project.id}
     members = (
         select(Member.user_id, User.name, Member.role)

@@ -18,7 +18,7 @@ from weft_workers.waiting import among
 
 @dataclass(frozen=True)
 class Prepared:
-    """What was found out about the jobs of a queue that lacked something."""
+    """The findings about the jobs of a queue that lacked an image or packages."""
 
     unready: Mapping[str, Preparation]
     """The jobs that can't start yet, and why."""
@@ -27,7 +27,7 @@ class Prepared:
 
 
 def prepare(context: Context, engine: ObservedEngine, capacity: Capacity) -> Prepared:
-    """Have what waiting jobs lack made: their images by the engine, their packages by a build.
+    """Have the missing parts of waiting jobs made: their images by the engine, their packages by a build.
 
     Raises:
         EngineUnreachable: the engine does not answer.
@@ -51,7 +51,7 @@ def _lacking(context: Context, engine: ObservedEngine, capacity: Capacity) -> Ma
 def unasked(
     session: Session, engine: ObservedEngine, capacity: Capacity, prepared: Prepared, jobs: list[Job]
 ) -> set[str]:
-    """The ids of those jobs that lack something of which nobody has had time to ask since they were submitted."""
+    """The ids of the jobs that were submitted since, so that nobody has asked yet for the parts that they lack."""
     new = {job.id: job for job in jobs if job.id not in prepared.ready}
     lacking = {job_id for job_id, job in new.items() if engine.prepares and _image(job) not in (capacity.images or ())}
     waiting = {job_id for job_id, job in new.items() if job.overlay_id is not None}

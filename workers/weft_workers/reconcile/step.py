@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import structlog
-from sqlalchemy import func, or_, select, update
+from sqlalchemy import and_, func, or_, select, update
 from sqlalchemy.exc import DBAPIError
 from structlog.contextvars import bound_contextvars
 
@@ -19,7 +19,7 @@ from weft_core.lifecycle.decide import decide
 from weft_core.lifecycle.view import ExitReport, Sighting, View
 from weft_core.objects import StoreError, exit_key
 from weft_core.store.models import Job
-from weft_core.store.queue import waits
+from weft_core.store.queue import is_queued, waits
 from weft_workers.context import Context
 from weft_workers.lease import Lease, LeaseLost, claim
 from weft_workers.reconcile import perform
@@ -38,7 +38,7 @@ def step(context: Context, job_id: str, linger: bool = True) -> None:
     left alone. Never raises for trouble with a job: that is logged, and tried again later.
 
     Args:
-        linger: also wait here for what is to be done in a moment, say the end of processes that have said goodbye.
+        linger: also wait here for work that is due in a moment, say the end of processes that have reported their end.
     """
     end = time.monotonic() + _PATIENCE
     again: float | None = 0.0
@@ -80,12 +80,14 @@ def _queue(context: Context, job_id: str) -> bool:
     """If the job waits and asks for its turn: have its queue planned, which admits it if there is room. Returns
     whether that was done."""
     free = or_(Job.lease_until.is_(None), Job.lease_until < func.now())
-    mine = (Job.id == job_id, Job.next_step_at <= func.now(), waits(), free)
+    due = (Job.id == job_id, Job.next_step_at <= func.now(), free)
     with context.database.transaction() as session:
-        # Of one that is in the queue already, it was the moment at which its client should have been heard of.
-        heard = update(Job).where(*mine, Job.keepalive_until.is_not(None), Job.place.is_not(None))
+        # For a job that is in the queue already, its client should have given a sign of life by now. A job that waits
+        # for others is in no queue.
+        known = or_(and_(waits(), Job.keepalive_until.is_not(None), Job.place.is_not(None)), Job.predecessors > 0)
+        heard = update(Job).where(*due, is_queued(), known)
         session.execute(heard.values(next_step_at=Job.keepalive_until).execution_options(synchronize_session=False))
-        engine = session.scalars(select(Job.engine).where(*mine)).one_or_none()
+        engine = session.scalars(select(Job.engine).where(*due, waits())).one_or_none()
     return engine is not None and ask(context, engine)
 
 
@@ -96,20 +98,20 @@ def _work(context: Context, lease: Lease, view: View) -> float | None:
             view = replace(view, exits={**view.exits, **_search_exits(context, view, action.ranks)})
         except StoreError as error:
             # Unknown is not dead: no learner is declared lost before S3 was searched for its report.
-            return trouble(context, lease, f"can't look for exit reports: {error}")
+            return trouble(context, lease, f"can't search for exit reports: {error}")
     log.debug("step", state=view.job.state.value, action=action)
     with context.metrics.steps.labels(type(action).__name__).time():
         return perform.perform(context, lease, view, action)
 
 
 def _observe(context: Context, view: View) -> View:
-    """Add what the engine says, if an attempt runs there and its outcome is still open."""
+    """Add the engine's answer, if an attempt runs there and its outcome is still open."""
     attempt = view.open
     if attempt is None or attempt.outcome is not None or attempt.launched_at is None:
         return view
     if all(learner.succeeded for learner in view.learners):
         return view
-    # A failure is judged by what the engine says now: it may have taken the learner back itself.
+    # A failure is judged by a fresh answer of the engine, which may have interrupted the learner itself.
     fresh = any(learner.reported for learner in view.learners)
     try:
         seen = context.engine(view.job.engine).observe(fresh)
@@ -120,7 +122,7 @@ def _observe(context: Context, view: View) -> View:
 
 
 def _search_exits(context: Context, view: View, ranks: Iterable[int]) -> dict[int, ExitReport | None]:
-    """Read the exit reports of learners that are gone without a word."""
+    """Read the exit reports of learners that are gone without a report to the API."""
     assert view.attempt is not None
     found: dict[int, ExitReport | None] = {}
     for rank in ranks:

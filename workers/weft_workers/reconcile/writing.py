@@ -49,7 +49,7 @@ def last_lines(session: Session, view: View, attempt: AttemptView, rank: int) ->
 
 
 def tell_ended(context: Context, view: View) -> None:
-    """Tell followers, and give the room that may be free to those that wait: what has changed is noted."""
+    """Wake followers, and note the change, so that waiting jobs get the room that may be free."""
     context.wake.changed(view.job.id)
     admit(context, view.job.engine)
 

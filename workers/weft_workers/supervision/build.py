@@ -1,4 +1,4 @@
-"""The build of one virtual environment, once for all who wait for it.
+"""The build of one virtual environment, once for all processes that wait for it.
 
     build RECIPE LOCK_DESCRIPTOR
 
@@ -44,7 +44,7 @@ _UNWANTED = (
     *("PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV"),
     *("UV_SYSTEM_PYTHON", "UV_PYTHON", "UV_PROJECT", "UV_BREAK_SYSTEM_PACKAGES"),
 )
-"""Variables of whoever started this that would lead the installer out of the environment."""
+"""Variables of the caller that would lead the installer out of the environment."""
 
 
 class BuildFailed(Exception):
@@ -112,8 +112,8 @@ class Build:
         return self._recipe.variants[-1:]
 
     def _compile(self) -> None:
-        """Import what most programs import: jobs can't write to the environment, so each start would compile it anew.
-        What can't be imported on this machine is left out, as a job may not need it."""
+        """Import the modules that most programs import: jobs can't write to the environment, so each start would
+        compile them anew. Modules that can't be imported on this machine are left out, as a job may not need them."""
         if not self._recipe.imports:
             return
         self._report("compiling what programs import")
@@ -134,7 +134,7 @@ class Build:
             self._call(Installer(None).make(self._recipe.python, str(self._folder)))
 
     def explain(self, error: Exception) -> None:
-        """Tell those who wait, and give back the space."""
+        """Report the failure to the waits, and give back the space."""
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             error = BuildFailed(self._disk_full())
         message = str(error) if isinstance(error, BuildFailed) else f"{type(error).__name__}: {error}"

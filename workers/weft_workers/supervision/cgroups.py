@@ -78,7 +78,7 @@ class MemoryGroup:
                     folder.rmdir()
             if not self.folder.exists():
                 return
-            time.sleep(0.01)  # the kernel takes a moment to see off the last process
+            time.sleep(0.01)  # the kernel takes a moment to remove the last process
 
     def _limit(self, limit: int) -> None:
         # Not memory.oom.group: it would take the agent too, and with it the last lines of the log, which say why. The

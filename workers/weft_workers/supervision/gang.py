@@ -3,9 +3,9 @@ after them.
 
     gang RUN_FOLDER LOCK_DESCRIPTOR
 
-Two layers, so that there is always somebody left: if a learner's supervisor is killed, its processes fall to this one,
-which ends them; if this one is killed, the learners' supervisors end theirs. If both are killed at once, the kernel
-ends the agents, and whoever observes the run next ends the rest.
+Two layers, so that one of them is left: if a learner's supervisor is killed, its processes fall to this one, which ends
+them; if this one is killed, the learners' supervisors end theirs. If both are killed at once, the kernel ends the
+agents, and the next observation of the run ends the rest.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from weft_workers.supervision.run import VANISHED, Exit, RunFolder
 from weft_workers.supervision.waits import Recipe, Wait
 
 _RELAY_SECONDS = 1.0
-"""Between the starts of a gang's relays: the life of one that can't live, for instance for lack of memory."""
+"""The pause between the starts of a gang's relays, if one can't stay alive, for instance for lack of memory."""
 
 
 class Gang:
@@ -131,7 +131,7 @@ class Gang:
             self._connect()
 
     def _connect(self) -> None:
-        """Start the relay and the publishers that there shall be and are not. The end of one breaks its connections."""
+        """Start the relay and the publishers that are missing. The end of one breaks its connections."""
         now = time.monotonic()
         if self._network is None or (self._relay and not self._unpublished):
             return
@@ -144,14 +144,15 @@ class Gang:
                 self._relay = network.start_relay(self._network, self._places)
 
     def _publish(self) -> None:
-        """Let the machine reach the ports of the learners' own."""
+        """Let the machine reach the learners' own ports."""
         if self._network is not None and self._unpublished:
             with suppress(OSError):  # no more processes allowed: later, then
                 self._publishers[network.start_publisher(self._network, self._unpublished)] = self._unpublished
                 self._unpublished = []
 
     def _bury(self, ended: dict[int, int]) -> None:
-        """Note how learners' supervisors ended; what a killed one left behind is now below this process."""
+        """Note how learners' supervisors ended; the processes that a killed one left behind are now below this
+        process."""
         while ended:
             if self._relay in ended:
                 self._relay = 0

@@ -6,8 +6,8 @@ makes FOLDER a virtual environment if there is none, installs LOCK in it, with t
 does what ``pip install ARGUMENT…`` does: that is ``make setup``. The builds of trainer environments import this file.
 It needs the standard library only, as it runs before anything is installed.
 
-uv does not read pip's configuration, but what pip was told (an index of one's own, a folder of wheels) holds for uv,
-too: ``trainer_images/pip-settings`` translates. ``WEFT_INSTALLER=pip`` chooses pip.
+uv does not read pip's configuration (a private index, a folder of wheels), so ``trainer_images/pip-settings``
+translates it for uv. ``WEFT_INSTALLER=pip`` chooses pip.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def drop_constraints(environment: MutableMapping[str, str]) -> None:
 
 
 class Installing:
-    """Turns what uv and pip print into progress."""
+    """Turns the output of uv and pip into progress."""
 
     def __init__(self) -> None:
         self._downloads: dict[str, str] = {}
@@ -214,7 +214,7 @@ class Screen:
             sys.stderr.flush()
 
     def _print(self) -> None:
-        """Print after each pause what came during it: that step may be the one that takes minutes."""
+        """Print after each pause the step that began during it, as that step may take minutes."""
         while self._changed.wait() and not self._over.is_set():
             self._changed.clear()
             print(f"  {self._doing}", file=sys.stderr, flush=True)

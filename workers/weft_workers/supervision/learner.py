@@ -1,4 +1,5 @@
-"""The supervisor of one learner: starts its agent, ends everything the agent leaves behind, and says how it ended."""
+"""The supervisor of one learner: starts its agent, ends everything that the agent leaves behind, and records how it
+ended."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 SIGNALS = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1})
 """Blocked in all supervisors, and waited for: none gets lost between a check and a wait."""
 UNSENT_SECONDS = 10.0
-"""How long a learner's end may be put off while what its killed agent had not sent is sent."""
+"""How long a learner's end may be put off while the unsent lines of its killed agent are sent."""
 _CHECK = 5.0  # seconds after which it checks everything even if no signal came
 
 
@@ -150,7 +151,7 @@ class LearnerSupervisor:
 def send_unsent(run: RunFolder, learners: Mapping[int, Mapping[str, Any]], seconds: Callable[[], float]) -> None:
     """Start another agent for each learner whose agent was killed. It sends what is left in the learner's spools.
 
-    The calling process has no other children. What the API does not take in time is lost.
+    The calling process has no other children. Lines that the API does not take in time are lost.
 
     Args:
         learners: as the run's spec has them, by rank.
@@ -181,7 +182,7 @@ def _become_agent(
     """Turn this process, which ``supervisor`` forked, into a learner's agent once something can be read from ``go``.
 
     Args:
-        view: what it sees of the machine, in namespaces of its own; None: all of it.
+        view: the part of the machine that it sees, in namespaces of its own; None: all of it.
     """
     try:
         processes.die_with_parent(supervisor)

@@ -1,5 +1,5 @@
-"""What Weft asks of the kernel's network, in netlink messages (man 7 netlink, man 7 rtnetlink, nf_tables): it needs no
-program that a machine may lack. The standard library only."""
+"""Weft's requests to the kernel's network, as netlink messages (man 7 netlink, man 7 rtnetlink, nf_tables). They need
+no program that a machine may lack, and only the standard library."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def set_up(own: Sequence[str], places: Iterable[Endpoint], relay: int) -> None:
     """Set up the network of a namespace that has nothing but loopback yet.
 
     Its loopback gets the addresses ``own``. TCP connections to these stay in the namespace, except those to ``places``.
-    These, the ones to all other addresses, and questions to name servers lead to the port ``relay`` of the namespace.
+    These, the ones to all other addresses, and queries to name servers lead to the port ``relay`` of the namespace.
 
     Raises:
         OSError: the kernel can't do this.

@@ -1,10 +1,10 @@
-"""A network of its own for each gang: its learners reach each other, and other machines, but nothing of this machine
-except what they are given.
+"""A network of its own for each gang: its learners reach each other, other machines, and of this machine only the
+places that the engine lists.
 
 The gang's namespace has loopback and the machine's addresses, at which its learners find each other with no detour. All
-other connections lead to a relay, a process in the machine's network, which makes them in the learners' stead: to other
-machines, and to the places of this machine that the engine lists. Questions to name servers go the same way. Packets of
-other kinds go nowhere.
+other connections lead to a relay, a process in the machine's network, which makes them on behalf of the learners: to
+other machines, and to the places of this machine that the engine lists. Queries to name servers go the same way. All
+other packets are dropped.
 
 This takes user and network namespaces and the kernel's packet rules (nf_tables). It takes no rights over the machine,
 and no other program. The standard library only.

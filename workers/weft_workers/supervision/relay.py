@@ -1,6 +1,6 @@
-"""The connections of a gang to the world outside of its network, which its relay makes in its stead.
+"""The relay of a gang: it makes the gang's connections to addresses outside of its network.
 
-What the learners send to an address outside arrives at sockets in their network (see
+Packets from the learners to an address outside arrive at sockets in their network (see
 :mod:`weft_workers.supervision.network`). The relay, which is in the machine's network, connects to that address, and
 passes on what both sides send. The kernel moves the bytes; they do not come into the process.
 """
@@ -47,8 +47,8 @@ class Relay:
     """
     Args:
         streams: listen for the gang's connections.
-        datagrams: get the gang's questions to name servers.
-        places: what the gang may reach of this machine, and of other addresses that it must not reach otherwise.
+        datagrams: get the gang's queries to name servers.
+        places: the addresses of this machine, and the otherwise forbidden addresses, that the gang may reach.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Relay:
             self._free.release()
 
     def _connect(self, inner: socket.socket) -> socket.socket | None:
-        """The connection to where the learner wanted to. None: it can't be, or must not."""
+        """The connection to the learner's destination. None: it is impossible or forbidden."""
         place = _wanted(inner)
         try:
             if place not in self._places:

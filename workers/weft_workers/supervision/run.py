@@ -1,4 +1,4 @@
-"""The folder of one run: all that the engine, the gang's supervisor and the learners' supervisors tell each other.
+"""The folder of one run, through which the engine, the gang's supervisor and the learners' supervisors communicate.
 
 ``spec.json``                        what to run; holds the attempt's token, so owner only
 ``lock``                             held by the supervisors for as long as one of them lives
@@ -7,9 +7,9 @@
 ``learner-<rank>.supervisor.json``   who the learner's supervisor is
 ``learner-<rank>.agent.log``         what the agent itself printed
 ``learner-<rank>.exit.json``         how it ended
-``stop.json``, ``interrupted``       what is asked of the supervisors
+``stop.json``, ``interrupted``       requests to the supervisors
 ``failed.json``                      why the gang could not start
-``unsent.json``                      a process was started that sends what the agents had not sent
+``unsent.json``                      a process was started that sends the agents' unsent lines and metrics
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class RunFolder:
         self.path = path
         self.name = path.name
         self.lock = path / "lock"
-        self.requests = path.parent / ".lock"  # held by whoever launches, stops or removes a run
+        self.requests = path.parent / ".lock"  # held by a process that launches, stops or removes a run
 
     # --- what it is ---
 
@@ -141,8 +141,8 @@ class RunFolder:
         return (self.path / "interrupted").exists()
 
     def request_stop(self, grace: float, *, remove: bool) -> None:
-        """Ask the supervisors to end the run. Of several requests the shortest grace counts. A run that they have
-        just ended and removed is asked nothing.
+        """Ask the supervisors to end the run. Of several requests the shortest grace counts. A run that they have just
+        ended and removed is left alone.
 
         The caller holds ``requests``.
         """
@@ -162,7 +162,7 @@ class RunFolder:
             processes.send(gang, signal.SIGUSR1)
 
     def request_interrupt(self, grace: float) -> None:
-        """Ask the supervisors to end the run, which is no fault of its own, without forgetting it.
+        """Ask the supervisors to end the run as interrupted, without forgetting it.
 
         The caller holds ``requests``.
         """
@@ -189,7 +189,7 @@ class RunFolder:
         return {rank: learner for rank, learner in learners if self.exit(rank) is None and self.has_unsent(rank)}
 
     def sending(self) -> str:
-        """The machine's life (``processes.machine_life``) in which a process was last started to send what is unsent.
+        """The machine's life (``processes.machine_life``) in which a process was last started to send unsent lines.
         Empty: there has been none, as the supervisors were never killed all at once."""
         return str((files.read_json(self.path / "unsent.json") or {}).get("machine", ""))
 

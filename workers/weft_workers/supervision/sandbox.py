@@ -48,7 +48,8 @@ _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}.get(_MACHINE, -1)
 _MOUNT_SETATTR, _LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 442, 444, 446
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/sys")
-# Of /etc, what programs need to find libraries, names, certificates, fonts and times. It holds keys and passwords, too.
+# The parts of /etc with which programs find libraries, names, certificates, fonts and times. /etc also holds keys and
+# passwords.
 _ETC = (
     *("alternatives", "bash.bashrc", "ca-certificates", "ca-certificates.conf", "crypto-policies", "default/locale"),
     *("environment", "fonts", "gai.conf", "group", "host.conf", "hostname", "hosts", "ibverbs.d", "inputrc"),
@@ -60,7 +61,7 @@ _ETC = (
 )
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _GPUS = ("nvidia*", "kfd", "dri", "infiniband")
-# What the machine's root may set, and a learner of a server that runs as root must not.
+# Settings that the machine's root may change, but a learner of a server that runs as root must not.
 _PROC_READ_ONLY = ("sys", "sysrq-trigger", "irq", "bus", "fs")
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -97,7 +98,7 @@ def fork(shared: Shared | None = None) -> int:
     """
     if shared is None:
         return _clone(0)
-    # Who enters a user namespace does not come back, so another process does, and the child becomes this one's.
+    # A process can't leave a user namespace again, so a helper enters it, and the child becomes this process's.
     read, write = os.pipe()
     helper = os.fork()
     if helper == 0:
@@ -162,7 +163,7 @@ def _keep_identity(user: int, group: int) -> None:
 
 
 def enter(view: Visible) -> None:
-    """Give the child of :func:`fork` its view, and take from it what it must not have.
+    """Give the child of :func:`fork` its view, and take all other rights from it.
 
     Raises:
         OSError: the machine forbids a part of it.
@@ -284,7 +285,7 @@ def _make_devices(gpus: bool) -> None:
 
 
 def _keep_only(*capabilities: int) -> None:
-    """Give all other rights up, and keep these across the exec that follows, whoever the user is."""
+    """Give all other rights up, and keep these across the exec that follows, for any user."""
     last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
     for number in range(last + 1):
         if number not in capabilities:

@@ -1,9 +1,9 @@
-"""Sends what the agents of a run had not sent when they and all supervisors were killed at once.
+"""Sends the lines and metrics that the agents of a run had not sent when they and all supervisors were killed at once.
 
     unsent RUN_FOLDER LOCK_DESCRIPTOR
 
 That happens when the machine or the container is restarted. The process holds the run's lock, as the supervisors did.
-After its end, whoever observes the run next ends the run.
+After its end, the next observation of the run ends the run.
 """
 
 from __future__ import annotations

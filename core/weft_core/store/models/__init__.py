@@ -20,7 +20,17 @@ from weft_core.store.models.base import Base
 from weft_core.store.models.engines import EngineStatus, Queue, QueueChange
 from weft_core.store.models.identity import SigningKey
 from weft_core.store.models.inputs import CodeBundle, Datastore, Overlay, OverlayState, Secret
-from weft_core.store.models.jobs import Attempt, Event, IdempotencyKey, Job, JobLabel, JobText, Learner, Round
+from weft_core.store.models.jobs import (
+    Attempt,
+    Event,
+    IdempotencyKey,
+    Job,
+    JobLabel,
+    JobText,
+    Learner,
+    Predecessor,
+    Round,
+)
 from weft_core.store.models.logs import LogChunk, LogCursor, LogFrame, LogSource
 from weft_core.store.models.metrics import (
     JobMetric,
@@ -74,6 +84,7 @@ __all__ = [
     "ModelVersion",
     "Overlay",
     "OverlayState",
+    "Predecessor",
     "Project",
     "ProjectUsage",
     "Queue",

@@ -40,7 +40,7 @@ class Project(Base):
     __tablename__ = "projects"
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(unique=True)
-    # What its running jobs may hold at once: {cpus, gpus, memory, jobs}; what is not in it has no limit.
+    # The most that its running jobs may hold at once: {cpus, gpus, memory, jobs}; a missing key means no limit.
     quota: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))
     # Fair share (docs/fair-share.md): {cpus, gpus, memory} that it can always get back, and whether it may hold more.
     weight: Mapped[float] = mapped_column(server_default=text("1"))

@@ -24,8 +24,8 @@ class EngineStatus(Base):
 
 
 class QueueChange(Base):
-    """Something that the next pass over an engine's queue has to take into account. The pass deletes what it has seen.
-    Rows are only ever inserted and deleted, so that nobody who notes a change waits for anybody else."""
+    """A change that the next pass over an engine's queue has to take into account. The pass deletes what it has read.
+    Rows are only ever inserted and deleted, so that transactions that note changes never wait for each other."""
 
     __tablename__ = "queue_changes"
     id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
@@ -41,7 +41,7 @@ class Queue(Base):
     passed_at: Mapped[datetime | None]  # when the last pass ended
     took: Mapped[float] = mapped_column(server_default="0")  # seconds; the next pass begins no sooner after it
     next_pass_at: Mapped[datetime | None]  # when the queue is planned again without any change; none: nobody waits
-    next_look_at: Mapped[datetime | None]  # when a sweeper looks again whether the engine has changed
+    next_look_at: Mapped[datetime | None]  # when a sweeper next checks whether the engine has changed
     next_watch_at: Mapped[datetime | None]  # when a sweeper compares the engine's runs with the attempts again
     noted_at: Mapped[datetime | None]  # when all places and reasons were last written
     seen: Mapped[str] = mapped_column(server_default="")  # a digest of what the engine had, at the last pass

@@ -20,4 +20,4 @@ class SigningKey(Base):
     created_at: Mapped[datetime] = created()
     signs_from: Mapped[datetime]
     signs_until: Mapped[datetime]
-    published_until: Mapped[datetime]  # what it has signed last has expired by then
+    published_until: Mapped[datetime]  # the last token that it has signed has expired by then

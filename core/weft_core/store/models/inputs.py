@@ -30,7 +30,7 @@ class Datastore(Base):
     """An S3 endpoint with credentials that manifests name by ``datastore: NAME``.
 
     The installation's own store issues temporary keys for each use. Such a data store has no credentials, but a
-    ``space``: what the names of the project's buckets begin with.
+    ``space``: the beginning of the names of the project's buckets.
     """
 
     __tablename__ = "datastores"

@@ -45,7 +45,7 @@ class Job(Base):
             postgresql_where=text("state = 'QUEUED'"),
         ),
         Index("ix_jobs_ended", "project_id", "ended_at", "id", postgresql_where=text("ended_at is not null")),
-        # A list's orders and conditions. What is asked of labels and texts, JobText answers.
+        # The orders and conditions of lists. JobText serves conditions on labels and texts.
         Index("ix_jobs_of_all", "state"),  # projects, to count them
         Index("ix_jobs_state", "project_id", "state", text("created_at desc"), text("id desc")),
         Index("ix_jobs_user", "project_id", "user_id", text("created_at desc"), text("id desc")),
@@ -79,8 +79,9 @@ class Job(Base):
     halt_reason: Mapped[str | None]  # why it is to be halted, if its user has not asked for it
     reason: Mapped[str] = mapped_column(server_default="")  # why it is in this state, for the user
     error_code: Mapped[str | None]  # FfDL's code where one fits: S100, C201, …
+    predecessors: Mapped[int] = mapped_column(server_default="0")  # jobs that must end before it enters its queue
     place: Mapped[int | None]  # in its engine's queue, from 1, as the last plan had it
-    condition: Mapped[str | None]  # what is unusual just now: 'Unreachable since …'
+    condition: Mapped[str | None]  # an unusual circumstance: 'Unreachable since …'
     attempt: Mapped[int] = mapped_column(server_default="0")  # n of the newest attempt; 0 before the first
     failures: Mapped[int] = mapped_column(server_default="0")  # attempts that counted against retries
 
@@ -102,6 +103,21 @@ class Job(Base):
     lease_owner: Mapped[str | None]
     lease_until: Mapped[datetime | None]
     next_step_at: Mapped[datetime | None] = mapped_column(server_default=func.now())  # none = nothing left to do
+
+
+class Predecessor(Base):
+    """A job that must end before another job enters its engine's queue (``after`` in the manifest)."""
+
+    __tablename__ = "predecessors"
+    __table_args__ = (
+        CheckConstraint("ending in ('completed', 'failed', 'ended')", name="ending"),
+        Index("ix_predecessors_open", "job_id", postgresql_where=text("ended_at is null")),
+    )
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    predecessor_id: Mapped[str] = mapped_column(primary_key=True)  # no foreign key: that job may be deleted
+    project_id: Mapped[str] = project()
+    ending: Mapped[str]  # how it must end
+    ended_at: Mapped[datetime | None]  # since when it counts as ended so, whatever becomes of it later
 
 
 class JobText(Base):
@@ -163,7 +179,7 @@ class Attempt(Base):
     created_at: Mapped[datetime] = created()
     launched_at: Mapped[datetime | None]
     held_at: Mapped[datetime | None]  # last observation in which the engine's own queue still held it back
-    grow_at: Mapped[datetime | None]  # an elastic one: not before this it is given more learners
+    grow_at: Mapped[datetime | None]  # of an elastic attempt: it gets no more learners before this
     stop_requested_at: Mapped[datetime | None]  # from here on heartbeats answer stop
     grace_seconds: Mapped[int | None]
     preempted_by: Mapped[str | None]  # it is to save and end, for this job: 'job-… of project …'
@@ -173,12 +189,12 @@ class Attempt(Base):
     exit_code: Mapped[int | None]
     ended_at: Mapped[datetime | None]  # all learners confirmed gone
     logs_due: Mapped[datetime | None] = mapped_column(server_default=func.now())
-    """Once it has ended: not before this its log is moved to S3. None: all of it is there."""
+    """After its end: its log is moved to S3 no sooner than this. None: all of it is there."""
     # What learner 1 reported, for the lineage of models: {data, pretrained} → {files, bytes, sha256} of the listings.
     inputs: Mapped[dict[str, Any] | None]
     outputs: Mapped[dict[str, Any] | None]  # of the results: {files, bytes, sha256}
     started_from: Mapped[dict[str, Any] | None]  # the checkpoint that it began with: as jobs.checkpoint_of
-    no_output_at: Mapped[datetime | None]  # when it was warned of that nothing was written
+    no_output_at: Mapped[datetime | None]  # when the warning came that nothing was written
     stalled_at: Mapped[datetime | None]  # when all learners were found idle; from here on heartbeats ask for stacks
     stalled_since: Mapped[datetime | None]  # and since when they had been
 
@@ -202,15 +218,15 @@ class Learner(Base):
     arrived_at: Mapped[datetime | None]
     broken: Mapped[int | None]
     broken_at: Mapped[datetime | None]
-    left_at: Mapped[datetime | None]  # lost: the others go on without it, and it may do nothing any more
+    left_at: Mapped[datetime | None]  # lost: the other learners go on without it, and it may do nothing any more
     left_reason: Mapped[str | None]
     storing_at: Mapped[datetime | None]  # storing grant
     heartbeat_at: Mapped[datetime | None]
     heard_since: Mapped[datetime | None]  # the first heartbeat after the last long silence
-    active_at: Mapped[datetime | None]  # the last heartbeat that told of work
+    active_at: Mapped[datetime | None]  # the last heartbeat that reported work
     idle_since: Mapped[datetime | None]  # by its last heartbeat: no log, CPU or GPU since then; none: busy, or unknown
     wrote: Mapped[bool | None]  # whether it has written into its folder, RESULT_DIR or CHECKPOINT_DIR; none: unknown
-    saved_at: Mapped[datetime | None]  # of what moment its last stored checkpoint is, by its last heartbeat
+    saved_at: Mapped[datetime | None]  # the time of its last stored checkpoint, by its last heartbeat
     absent_since: Mapped[datetime | None]  # first observation in which the engine did not know it
     absences: Mapped[int] = mapped_column(server_default="0")
     exit_code: Mapped[int | None]

@@ -1,7 +1,8 @@
 """Metrics: records as they came, and series to chart.
 
 A batch is kept as it came until a few thousand points wait; then they are folded (weft_api.metrics.fold): into chunks
-of records, as they were, and into the blocks of their series. What is read is always the folded and what waits.
+of records, as they were, and into the blocks of their series. A read always covers both the folded and the waiting
+batches.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class MetricCursor(Base):
     series: Mapped[int] = mapped_column(server_default="0")  # folded ones
     stepped_at: Mapped[datetime | None]  # when the last of the user's came; kept for jobs with a rule about it
     waiting: Mapped[int] = mapped_column(server_default="0")  # points in metric_batches
-    dropped: Mapped[list[str]] = mapped_column(server_default=text("'[]'::jsonb"))  # of what some is: see LIMITS
+    dropped: Mapped[list[str]] = mapped_column(server_default=text("'[]'::jsonb"))  # of the kinds in LIMITS
 
 
 class MetricBatch(Base):
@@ -59,7 +60,7 @@ class MetricRecords(Base):
 
 
 class MetricSeries(Base):
-    """One value of one learner in one attempt; what is said here is of its folded points."""
+    """One value of one learner in one attempt. The columns describe its folded points."""
 
     __tablename__ = "metric_series"
     __table_args__ = (UniqueConstraint("job_id", "attempt", "rank", "kind", "group", "name"),)
@@ -82,7 +83,7 @@ class MetricSeries(Base):
 
 
 class MetricBlock(Base):
-    """1024 consecutive points of a series (the last block: fewer), and what is known of each 32 of them."""
+    """1024 consecutive points of a series (the last block: fewer), and a summary of each 32 of them."""
 
     __tablename__ = "metric_blocks"
     series_id: Mapped[int] = mapped_column(ForeignKey("metric_series.id", ondelete="CASCADE"), primary_key=True)

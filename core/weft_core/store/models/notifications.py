@@ -23,7 +23,7 @@ class RuleFiring(Base):
     attempt: Mapped[int]
     found: Mapped[str]  # what fulfilled it, for the user
     fired_at: Mapped[datetime] = created()
-    acted_at: Mapped[datetime | None]  # none: a worker still has to do what it demands
+    acted_at: Mapped[datetime | None]  # none: a worker still has to act on it
 
 
 class Delivery(Base):
@@ -43,7 +43,7 @@ class Delivery(Base):
     queued_at: Mapped[datetime] = created()  # or replayed
     tries: Mapped[int] = mapped_column(server_default="0")  # since then, one that is under way included
     tried_at: Mapped[datetime | None]
-    status: Mapped[str | None]  # what became of the last try, for the user: 'HTTP 200', 'no answer'
+    status: Mapped[str | None]  # the result of the last try, for the user: 'HTTP 200', 'no answer'
     delivered_at: Mapped[datetime | None]
     failed_at: Mapped[datetime | None]  # given up
     next_try_at: Mapped[datetime | None] = mapped_column(server_default=func.now())

@@ -54,7 +54,7 @@ class ModelVersion(Base):
 
 
 class ModelPromotion(Base):
-    """A stage of a model that came to a version, or was taken off it. The newest row of a stage is what holds."""
+    """A stage of a model that came to a version, or was taken off it. The newest row of a stage counts."""
 
     __tablename__ = "model_promotions"
     __table_args__ = (Index("ix_model_promotions_stage", "model_id", "stage", text("id desc")),)

@@ -1,4 +1,4 @@
-{{/* What a schema can't say: values that make sense only together. */}}
+{{/* Checks that a schema can't express: values that make sense only together. */}}
 {{- define "weft.checks" -}}
 {{- $values := .Values -}}
 {{- range $store := list "postgres" "redis" -}}

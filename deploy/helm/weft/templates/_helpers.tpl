@@ -1,4 +1,4 @@
-{{/* Names, labels, images and what all pods have in common. */}}
+{{/* Names, labels, images, and the common parts of all pods. */}}
 
 {{- define "weft.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
@@ -15,12 +15,12 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Name of what is cluster-wide: two releases of one name live in two namespaces. */}}
+{{/* Name of cluster-wide objects: two releases of one name may live in two namespaces. */}}
 {{- define "weft.clusterName" -}}
 {{- printf "%s-%s-worker" .Release.Namespace (include "weft.fullname" .) -}}
 {{- end -}}
 
-{{/* A list of (root, component): what selects its pods; never to be changed, as selectors are immutable. */}}
+{{/* A list of (root, component): the labels that select its pods; never to be changed, as selectors are immutable. */}}
 {{- define "weft.selector" -}}
 {{- $root := index . 0 -}}
 app.kubernetes.io/name: {{ include "weft.name" $root }}
@@ -41,7 +41,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- end }}
 {{- end -}}
 
-{{/* (root, image section): our own images have the chart's version unless told. */}}
+{{/* (root, image section): our own images have the chart's version by default. */}}
 {{- define "weft.image" -}}
 {{- $image := index . 1 -}}
 {{- if $image.digest -}}
@@ -68,7 +68,7 @@ capabilities:
   drop: [ALL]
 {{- end -}}
 
-{{/* (root, component, its values): where its pods go. */}}
+{{/* (root, component, its values): the placement of its pods. */}}
 {{- define "weft.scheduling" -}}
 {{- $root := index . 0 -}}
 {{- $values := index . 2 -}}
@@ -100,7 +100,7 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
-{{/* What each of our pods starts with. Service links would add variables that begin with WEFT_. */}}
+{{/* The beginning of each pod's spec. Service links would add variables that begin with WEFT_. */}}
 {{- define "weft.pod" -}}
 {{- $root := index . 0 -}}
 {{- with $root.Values.imagePullSecrets }}

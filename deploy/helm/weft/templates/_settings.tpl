@@ -73,7 +73,7 @@ them, "queues": Kueue is asked, "open": namespaces whose learners have no polici
 {{- end -}}
 {{- end -}}
 
-{{/* The keys of a section, one a line; what is null stays away. */}}
+{{/* The keys of a section, one a line; null values are left out. */}}
 {{- define "weft.toml.keys" -}}
 {{- range $key, $value := . -}}
 {{- if not (kindIs "invalid" $value) }}

@@ -1,4 +1,4 @@
-"""Plain Ray, unchanged: an actor on each node, what they see there, and who else gets in."""
+"""Plain Ray, unchanged: an actor on each node, its view of the node, and tries to get in without the token."""
 
 import json
 import os

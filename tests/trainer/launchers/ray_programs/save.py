@@ -1,4 +1,4 @@
-"""Works until SIGTERM, then asks an actor on the other node for what to save."""
+"""Works until SIGTERM, then gets the data to save from an actor on the other node."""
 
 import signal
 import sys

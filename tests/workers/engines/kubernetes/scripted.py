@@ -1,4 +1,4 @@
-"""A small API server that does what a test tells it: the faults that a real one can't be made to show."""
+"""A small API server that a test scripts: for faults that a real one can't be made to show."""
 
 from __future__ import annotations
 

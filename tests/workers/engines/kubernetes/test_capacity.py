@@ -1,4 +1,4 @@
-"""What nodes could give."""
+"""The capacity of nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong with a request is said in a line: where, and what."""
+"""A failed request is reported in one line, with the place and the problem."""
 
 from __future__ import annotations
 

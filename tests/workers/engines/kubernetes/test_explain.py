@@ -1,4 +1,4 @@
-"""What pods mean: states and reasons, of pods recorded from the test cluster and of newer clusters' by hand."""
+"""The meaning of pods: states and reasons, from pods recorded on the test cluster and from handwritten newer ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects are created once, adopted where they are this attempt's, and taken back where they can't all be."""
+"""Objects are created once, adopted if they are this attempt's, and removed if not all can be created."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_a_namespace_for_each_project(bench: KubeBench) -> None:
         namespace = json.loads(bench.kube.kubectl("get", "namespace", f"{bench.namespace}-prj-a", "-o", "json"))
         assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
         assert len(bench.things(specs[0].run_name, f"{bench.namespace}-prj-a")) == 3
-        # Another process does not know where; nor is it told.
+        # Another engine process does not know the namespace, and the call does not name it.
         bench.new_engine(namespace=template).stop(specs[0].run_name, NOW)
         engine.stop(specs[1].run_name, NOW)
         until(lambda: not engine.observe(), PATIENCE)

@@ -1,4 +1,4 @@
-"""What users read of the words of schedulers, kubelets and Kueue.
+"""The words for users that Weft makes of messages of schedulers, kubelets and Kueue.
 
 The words change with each release, and clusters of all ages are in use: each generation stays here. Those of 1.20 are
 recorded from the test cluster (`recorded.json`) or as it says them; the others are what 1.28 to 1.36 and Kueue up to
@@ -118,7 +118,7 @@ OLDER = "preemption: 0/{n} nodes are available: "
             said(2, "2 node(s) didn't match pod anti-affinity rules", TODAY + NO_HELP.format(2)),
             "unschedulable: no node fits (2 nodes: 2 kept off by pod affinity)",
         ),
-        # What is not known is passed on as it is.
+        # Unknown words are passed on as they are.
         (
             said(2, "2 node(s) didn't match pod topology spread constraints", "preemption: not eligible due to x."),
             "unschedulable: no node fits (2 nodes: 2 didn't match pod topology spread constraints)",
@@ -353,10 +353,10 @@ def unreserved(message: str, reason: str = "Pending") -> Json:
             "insufficient unused quota for cpu in flavor default, 1 more needed; "
             "insufficient unused quota for memory in flavor default, 1 more needed",
         ),
-        # The quota is there, but not all that Kueue wants.
+        # The quota is reserved, but Kueue's other conditions are not met.
         ([NOT_READY, RESERVED, UNCHECKED], "The workload has not all checks ready"),
         ([NOT_READY, DELAYED, RESERVED], "There are pending delayed topology requests"),
-        # Nothing that holds it back is known.
+        # It is not known what holds the workload back.
         ([NOT_READY], ""),
         ([NOT_READY, RESERVED], ""),
         ([NOT_READY, RESERVED, condition("Admitted", message="The workload is admitted")], ""),

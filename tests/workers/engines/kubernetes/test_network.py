@@ -1,4 +1,4 @@
-"""Whom learners may talk to."""
+"""The addresses that learners may reach."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What is sent to the server: complete, valid by the client's own models, and as restricted as can be."""
+"""The objects that are sent to the server: complete, valid by the client's own models, and as restricted as
+possible."""
 
 from __future__ import annotations
 

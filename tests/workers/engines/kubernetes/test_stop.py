@@ -1,4 +1,4 @@
-"""A stop: its grace, what outlives it and what does not, and deletions that are not Weft's."""
+"""A stop: its grace, the objects that outlive it, and deletions that are not Weft's."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def test_what_is_too_old_is_listed_anew(server: Scripted, mirror: Mirror, delete
     else:
         server.send("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
     wait(lambda: phases(mirror) == {"a": "Running", "c": "Pending"})
-    assert deleted == ["b"], "also what went unseen is told of"
+    assert deleted == ["b"], "an unseen deletion is reported, too"
     wait(lambda: server.watches == ["100", "600"])
 
 
@@ -176,7 +176,7 @@ def test_what_was_read_live_counts_at_once(server: Scripted, mirror: Mirror, del
     wait(lambda: set(phases(mirror)) == {"b"})
     mirror.note([pod("c", 31)])  # read before it went
     assert set(phases(mirror)) == {"b"}
-    assert deleted == ["c"], "who says himself that an object is gone is not told of it"
+    assert deleted == ["c"], "a caller that notes a deletion itself gets no report of it"
 
 
 def test_a_list_that_began_earlier_takes_nothing_away(server: Scripted, mirror: Mirror) -> None:

@@ -1,4 +1,4 @@
-"""Who may speak to which Ray."""
+"""Access to Ray clusters: wrong, missing and renewed tokens, and clusters that require none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a real Ray can't be made to show: a scripted one answers late, not at all, with errors, with nonsense."""
+"""Faults that a real Ray can't be made to show: a scripted one answers late, not at all, with errors, with nonsense."""
 
 from __future__ import annotations
 

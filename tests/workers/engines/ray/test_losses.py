@@ -119,7 +119,7 @@ def _refusal(bench: Bench) -> str:
 
 
 def _is_agent(pid: int) -> bool:
-    """Its watchdog looks the same, and is its child."""
+    """An agent's watchdog looks the same, but is the agent's child."""
     parent = psutil.Process(pid).parent()
     return bool(parent and parent.cmdline()[-1].endswith("guard.py"))
 

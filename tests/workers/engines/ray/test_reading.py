@@ -1,4 +1,5 @@
-"""What Ray says of a lone learner whose job's own actor has ended. No cluster: some of it can't be made to happen."""
+"""Ray's answers about a lone learner whose job's own actor has ended. No cluster: some of it can't be made to
+happen."""
 
 from __future__ import annotations
 

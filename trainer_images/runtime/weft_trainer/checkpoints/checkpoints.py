@@ -24,10 +24,10 @@ from weft_trainer.stores.upload import upload_files
 
 _BETWEEN_SCANS = 1.0
 _AGAIN_SECONDS = 5.0
-"""Until the next try where the folder did not come to rest."""
+"""Seconds until the next try if the folder did not come to rest."""
 _HURRY_SECONDS = 2.0
 _TRUST_SECONDS = 15.0
-"""Only an agent that heard this recently from the service that its attempt goes on collects garbage."""
+"""An agent collects garbage only if it heard from the service within this time that its attempt goes on."""
 
 
 class Checkpoints:
@@ -61,7 +61,7 @@ class Checkpoints:
         self._number = 0
         self._last: Generation | None = None
         self._abandoned: set[str] = set()  # newer than the generation that the gang agreed to begin with
-        self._entries: dict[str, tuple[FileStamp, Entry]] = {}  # what a file was when it was last hashed, or restored
+        self._entries: dict[str, tuple[FileStamp, Entry]] = {}  # a file's state when last hashed or restored
         self._open_at_stop: set[str] = set()
         self._foreign: dict[str, FileStamp] = {}  # other ranks' files, as they came back
         self._lock = threading.Lock()
@@ -121,7 +121,7 @@ class Checkpoints:
         Raises: TrainerError.
         """
         restored = self.restore(patience)
-        # Above that of an earlier round's leader, cut off from the others, who may not know yet that it is over.
+        # Above the epoch of an earlier round's leader, which may be cut off and not know yet that the round is over.
         self._epoch = self._own.next_epoch + round_number
         for key in scan(self._folder):
             if key not in restored.placed:
@@ -144,9 +144,9 @@ class Checkpoints:
     def finish(self, killed_at: float | None, patience: float, cut_off: bool = False) -> None:
         """Store the folder, now that no process writes any more.
 
-        Some files may be half files, and then the last stored state stays, of them and of what belongs to them: if a
-        writer was killed (``killed_at``), those of the moments before; if the stop itself ended one (``cut_off``),
-        those that were open when it came.
+        Some files may be half written. Then the last stored state of them, and of the files that belong to them, stays.
+        If a writer was killed (``killed_at``), these are the files written just before; if the stop itself ended a
+        writer (``cut_off``), the files that were open when it came.
 
         Raises:
             TrainerError, Fenced: it could not be stored.
@@ -254,7 +254,7 @@ class Checkpoints:
         return entries, frozenset()
 
     def _pin(self, fresh: Mapping[str, FileStamp]) -> dict[str, Path]:
-        """Hard links to files: whatever is put in their place meanwhile, the links stay. Where the file system
+        """Hard links to files, which stay when other files are put in their place. Where the file system
         has no links, the files themselves."""
         shutil.rmtree(self._pins, ignore_errors=True)
         self._pins.mkdir(parents=True)

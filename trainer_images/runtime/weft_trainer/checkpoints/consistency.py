@@ -1,8 +1,8 @@
 """Which files of a folder belong together: a generation must be a state in which the folder was at one moment.
 
-A program that saves several files (a model, its optimizer, an index) must never get some files back new and others old.
+A program that saves several files (a model, its optimizer, an index) must never get back a mix of new and old files.
 So a state counts once the folder is at rest: between two scans nothing has changed, and no process has a file open for
-writing. Where some of it never comes to rest, the rest counts alone: each folder directly in CHECKPOINT_DIR is a
+writing. If a part of it never comes to rest, the other parts count alone: each folder directly in CHECKPOINT_DIR is a
 *group*, and all files beside them are one more (its name is ""). See docs/checkpoints.md.
 """
 
@@ -25,7 +25,7 @@ _LOG_SECONDS = 60.0
 _SUSPECT_NS = 3 * 10**9
 """A file that was written so shortly before its writer was killed may be half a file."""
 _TOGETHER_NS = 60 * 10**9
-"""Files of the same save are written within this."""
+"""Files of the same save are written within this time."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ class Restored:
     """By path, the rank that the file comes from, and its entry."""
 
     trouble: str = ""
-    """Why no checkpoint came back though there was one, or what may be wrong with it."""
+    """Why no checkpoint came back although there was one, or a warning about it."""
 
     @property
     def files(self) -> int:

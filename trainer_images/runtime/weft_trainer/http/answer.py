@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 STALE = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
-"""How a connection ends that the server has closed while it was idle."""
+"""The errors of a connection that the server has closed while it was idle."""
 _MOST_HEADERS = 200
 _LONGEST_LINE = 65536
 
@@ -105,7 +105,7 @@ class Begun(io.RawIOBase):
 
 def plain_headers(head: bytes) -> dict[str, str] | None:
     """The headers of an answer (without the empty line) that holds no surprise: 200 or 206, a body of known length, the
-    connection kept. None: http.client has to say what the answer means."""
+    connection kept. None: http.client has to interpret the answer."""
     first, *lines = head.split(b"\r\n")
     if not first.startswith((b"HTTP/1.1 200", b"HTTP/1.1 206")) or len(lines) > _MOST_HEADERS:
         return None

@@ -90,7 +90,7 @@ class Http:
                 self._connections.drop(*origin)
                 raise Unreachable(_words(parts, error)) from error
             except BaseException:
-                self._connections.drop(*origin)  # what `take` raised: the rest of the body is still under way
+                self._connections.drop(*origin)  # an exception of `take`: the rest of the body is still under way
                 raise
         raise AssertionError("the second round returns or raises")
 

@@ -1,4 +1,4 @@
-"""A client's WebSocket (RFC 6455), binary messages only: what a tunnel to a learner needs, without a library.
+"""A client's WebSocket (RFC 6455), binary messages only: enough for a tunnel to a learner, without a library.
 
 Every side of a tunnel reads at all times (a window limits what is under way), so a write never waits for ever.
 """
@@ -88,7 +88,7 @@ class WebSocket:
                     return whole
 
     def close(self) -> None:
-        """Say goodbye and close, without waiting for an answer."""
+        """Send a close frame and close, without waiting for an answer."""
         with contextlib.suppress(Closed):
             self._send(_CLOSE, struct.pack("!H", 1000))
         with self._using, contextlib.suppress(OSError):
@@ -140,7 +140,7 @@ class WebSocket:
         elif size == 127:
             (size,) = struct.unpack("!Q", self._take(8))
         if size > _LONGEST or second & _MASKED:
-            raise Closed("the server sends what no WebSocket may")
+            raise Closed("the server has sent an invalid WebSocket frame")
         return first & 0x0F, bool(first & _FINAL), self._take(size)
 
     def _take(self, size: int) -> bytes:

@@ -4,7 +4,7 @@
 size and time say whether it is whole and unchanged, its access time when it was last used, its number of links whether
 a learner has it in use. ``parts/`` holds objects that are being written. The writer of such a file holds its lock, and
 the kernel drops the lock of a process that dies. ``claims/`` holds, locked likewise, the sizes that running downloads
-are about to add. So whatever happens to an agent, the cache needs no repair.
+are about to add. So the cache needs no repair after an agent has died.
 """
 
 from __future__ import annotations

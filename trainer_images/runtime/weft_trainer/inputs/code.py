@@ -1,6 +1,6 @@
 """A bundle: a zip that is downloaded and unpacked, of the code or of an overlay.
 
-The agent checks it again before anything is written. The service did so too, but here is where it matters.
+The agent checks it again before anything is written. The service did so too, but only this check protects the learner.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CHUNK = 1 << 20
 
 
 def fetch_bundle(bundle: BundleInput, file: int, name: str) -> None:
-    """Download it into an open file. ``name``: what it is, for messages. Raises: DataError."""
+    """Download it into an open file. ``name``: its name in messages. Raises: DataError."""
     http = Http()
     digest = hashlib.sha256()
 

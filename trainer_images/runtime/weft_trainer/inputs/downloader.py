@@ -31,7 +31,7 @@ from weft_trainer.words import count, size
 _CODE = "the code bundle"
 _MOST_PROCESSES = 4
 _MANY = 4 * BATCH
-"""From so many small objects on, more processes are worth their start."""
+"""The number of small objects from which on more processes are worth their start."""
 
 
 @dataclass
@@ -89,7 +89,7 @@ class Downloader:
         self._fetcher = Fetcher(cache, patience)
 
     def run(self, spec: LearnerSpec, folders: Folders) -> str:
-        """Bring all inputs. Returns what was brought, in words. Raises: DataError."""
+        """Bring all inputs. Returns a description of them. Raises: DataError."""
         started = time.monotonic()
         if spec.code is not None:
             with _coded("C102"):

@@ -34,7 +34,7 @@ class Item:
 
 @dataclass
 class Tally:
-    """How many items came from where."""
+    """The number of items by their origin."""
 
     fetched: int = 0
     cached: int = 0
@@ -153,7 +153,7 @@ def _fetch_range(
             piece = piece[written:]
 
     def fetch() -> None:
-        if at < end:  # what came before a break need not come again
+        if at < end:  # bytes that came before a break need not come again
             store.fetch_range(stored, at, end, take)
 
     patiently(fetch, patience, progress=lambda: at)

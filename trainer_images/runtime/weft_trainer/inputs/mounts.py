@@ -12,7 +12,7 @@ from weft_trainer.spec import MountInput
 
 def link(mounts: Sequence[MountInput], data: Path) -> str:
     """Link the content of the folders into DATA_DIR; nothing is copied. Call it when all else is there, so that nothing
-    is downloaded into the folders. Returns what was linked, in words.
+    is downloaded into the folders. Returns a description of the links.
 
     Raises:
         DataError: a folder can't be read, or something of the same name is there already.

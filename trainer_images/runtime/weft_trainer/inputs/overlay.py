@@ -1,8 +1,8 @@
 """The overlay: the packages that the image lacks, unpacked once on each node.
 
-An overlay is a folder in the node's cache, named after the content of its archive. Who uses it holds a shared lock on
-the file beside it, and the kernel drops the lock of an agent that dies. An overlay that nobody uses is removed when
-nobody has used it for a week, or earlier when the disk is full.
+An overlay is a folder in the node's cache, named after the content of its archive. An agent that uses it holds a shared
+lock on the file beside it, and the kernel drops the lock of an agent that dies. An overlay that nobody uses is removed
+when nobody has used it for a week, or earlier when the disk is full.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from weft_trainer.words import size
 _NAME = "the archive of the job's packages"
 _UNUSED = 7 * 24 * 3600.0
 _UNPACKED = 4
-"""An archive grows about so much when it is unpacked."""
+"""The factor by which an archive grows, about, when it is unpacked."""
 
 
 class Overlay:
@@ -34,7 +34,7 @@ class Overlay:
     def __init__(self, folder: Path, lock: int, words: str) -> None:
         self.folder = folder
         self.words = words
-        """What had to be done for it; empty: it was here."""
+        """A description of the work for it; empty: it was here."""
         self._lock = lock
 
     def release(self) -> None:
@@ -50,7 +50,7 @@ def bring_overlay(bundle: BundleInput, cache: NodeCache, scratch: Path) -> Overl
         scratch: a folder of this learner's, for the archive.
 
     Raises:
-        DataError: it does not come, or is not what was built.
+        DataError: it can't be brought, or is not the archive that was built.
     """
     place = cache.folder / "overlays"
     place.mkdir(exist_ok=True)
@@ -94,7 +94,7 @@ def _unpack(bundle: BundleInput, cache: NodeCache, scratch: Path, folder: Path) 
 
 
 def _make_room(place: Path, need: int) -> None:
-    """Remove overlays that nobody uses: those of long ago, and as many others as the disk has to have."""
+    """Remove unused overlays: old ones, and as many others as the disk needs room for."""
     for lock in sorted(place.glob("*.lock"), key=_last_used):
         if time.time() - _last_used(lock) < _UNUSED and shutil.disk_usage(place).free > need:
             break
@@ -120,7 +120,7 @@ def _last_used(lock: Path) -> float:
 
 @contextlib.contextmanager
 def _unused(lock: Path) -> Iterator[bool]:
-    """Whether nobody uses the overlay of this lock. If so, nobody does until the end of the context."""
+    """Whether no learner uses the overlay of this lock. If so, none can use it until the end of the context."""
     file = os.open(lock, os.O_RDWR)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -19,7 +19,7 @@ class Progress:
     """Counts objects and bytes. Thread-safe.
 
     Args:
-        what: the beginning of each line: what is downloaded.
+        what: the name of the download, with which each line begins.
         say: gets the lines.
     """
 

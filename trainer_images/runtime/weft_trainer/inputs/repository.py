@@ -26,7 +26,7 @@ _AWAY = re.compile(
 def bring_repository(wanted: RepositoryInput, folder: Path) -> str:
     """Bring the files of the commit into an empty ``folder``. Git's own folder is not among them.
 
-    Returns what was brought, in words. Raises: DataError.
+    Returns a description of the code. Raises: DataError.
     """
     try:
         with tempfile.TemporaryDirectory(prefix="repository-", dir=folder.parent) as scratch:

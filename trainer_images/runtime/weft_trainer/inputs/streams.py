@@ -1,7 +1,7 @@
 """Data stores in mode stream: the list of objects that the program may read, each by its URL.
 
 ``WEFT_STREAM_DIR/<id>.jsonl`` has a line for each object, in order of key: ``{"key", "size", "etag", "url"}``.
-:mod:`weft_trainer.data` reads them. URLs are signed, and good for a week: so the program gets at these objects and no
+:mod:`weft_trainer.data` reads them. URLs are signed, and valid for a week: so the program can read these objects and no
 others, and never sees the credentials. Where the store's keys are temporary, the program signs the URLs itself:
 ``<id>.signing.json`` says with which file of keys.
 """

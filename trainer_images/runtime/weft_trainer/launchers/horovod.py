@@ -37,8 +37,8 @@ def host_name(rank: int) -> str:
 
 
 def gloo_patience(spec: LearnerSpec, seconds: int) -> dict[str, str]:
-    """How long processes wait for each other, unless the manifest says. Horovod's own 30 s are less than the time by
-    which one may come later to ``hvd.init()``: imports on a busy machine, files that it reads before."""
+    """How long processes wait for each other, unless the manifest says otherwise. Horovod's own 30 s are too short: a
+    process may reach ``hvd.init()`` later because of imports on a busy machine, or files that it reads before."""
     name = "HOROVOD_GLOO_TIMEOUT_SECONDS"
     return {} if name in spec.env else {name: str(seconds)}
 
@@ -55,7 +55,7 @@ def _slot(me: Peer, peers: Sequence[Peer], slot: int, slots: int) -> dict[str, s
         "HOROVOD_CROSS_SIZE": str(len(peers)),
         "HOROVOD_CONTROLLER": "gloo",
         "HOROVOD_CPU_OPERATIONS": "gloo",
-        # For code that reads what every other launcher sets too.
+        # For code that reads the variables of all other launchers.
         "RANK": str(rank),
         "WORLD_SIZE": str(size),
         "LOCAL_RANK": str(slot),

@@ -56,7 +56,7 @@ class Workers:
         return self._wanted.get(slot, self._unwanted)
 
     def end(self) -> None:
-        """Tell agents that still wait for an assignment that none will come."""
+        """Answer agents that still wait for an assignment: none will come."""
         self._unwanted = b"null"
 
     def start(self, slot: Any, events: Sequence[threading.Event]) -> tuple[int, float]:

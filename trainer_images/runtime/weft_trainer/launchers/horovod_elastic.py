@@ -1,10 +1,10 @@
 """Horovod's elastic training, with workers that each learner's own agent starts: no ssh.
 
 Horovod's own elastic driver runs beside the leader's workers (:mod:`weft_trainer.launchers.horovod_driver`) and learns
-from the leader's agent who is in the round. A worker is started behind a small program that waits until the driver has
-assigned it a rank (:mod:`weft_trainer.launchers.horovod_worker`). Workers that live keep their memory when the gang
-changes: ``hvd.elastic.run`` takes them back to the last commit. A driver that is lost with its learner takes all of
-that with it, and a round that starts everything anew goes on from the last checkpoint.
+from the leader's agent which learners are in the round. A worker is started behind a small program that waits until the
+driver has assigned it a rank (:mod:`weft_trainer.launchers.horovod_worker`). Workers that live keep their memory when
+the gang changes: ``hvd.elastic.run`` takes them back to the last commit. A driver that is lost with its learner takes
+all of that with it, and a round that starts everything anew goes on from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from weft_trainer.spec import LearnerSpec, Peer
 
 _SECONDS = 5.0
 _GLOO_SECONDS = 120
-"""Less than without elasticity: so long survivors are held up by a learner that was lost while they waited for it."""
+"""Less than without elasticity, because a learner that is lost while the others wait for it holds them up for this
+long."""
 
 
 class HorovodElasticLauncher:
@@ -53,11 +54,11 @@ class HorovodElasticLauncher:
         return Plan(processes, [driver] if me.rank == 0 else [], [(address, port)], slots)
 
     def change(self, spec: LearnerSpec, peers: Sequence[Peer], learners: Sequence[int]) -> None:
-        """Tell the driver, which is here, who is in the round now. Raises: TrainerError."""
+        """Send the driver, which is here, the learners of the current round. Raises: TrainerError."""
         self._put(peers[0], "weft-hosts", _hosts(learners, slot_count(spec)))
 
     def end(self, leader: Peer) -> None:
-        """Tell the driver, which is here, that training has ended: a learner that has only just joined must not wait
+        """Report the end of training to the driver, which is here: a learner that has only just joined must not wait
         for its part in it. Raises: TrainerError."""
         self._put(leader, "weft-end", "all")
 

@@ -21,7 +21,7 @@ from weft_trainer.launchers.ray_options import NodeOptions
 from weft_trainer.program.plan import Plan, Process
 from weft_trainer.spec import LearnerSpec, Peer
 
-# Which of learner 1's reserved ports is for what. All others that Ray opens are free ones that the kernel picks.
+# The purposes of learner 1's reserved ports. All others that Ray opens are free ones that the kernel picks.
 _GCS, _GATE, _CLIENT, _DASHBOARD = range(4)
 _DEFAULTS = {
     "RAY_COLOR_PREFIX": "0",  # a job's log is no terminal
@@ -39,7 +39,8 @@ class RayLauncher:
         env = {
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": spec.gang_secret,
-            # For whatever a worker starts, too: on a machine with several clusters, Ray would not know which.
+            # Also for all processes that a worker starts: on a machine with several clusters, Ray would not know which
+            # to use.
             "RAY_ADDRESS": _place(head.address, head.ports[_GCS]),
             "RAY_USAGE_STATS_ENABLED": "0",
         }

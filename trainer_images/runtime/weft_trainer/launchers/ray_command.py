@@ -1,6 +1,6 @@
-"""``python -m weft_trainer.launchers.ray_command ADDRESS PORT [COMMAND]``: what a learner does while the command runs.
+"""``python -m weft_trainer.launchers.ray_command ADDRESS PORT [COMMAND]``: a learner's process while the command runs.
 
-With COMMAND, on learner 1: run it as soon as all Ray nodes have joined, and tell the gate at ADDRESS:PORT how it ended.
+With COMMAND, on learner 1: run it as soon as all Ray nodes have joined, and report its end to the gate at ADDRESS:PORT.
 Without: wait for its end, so that this learner's Ray node stays there for as long as the command needs it, also while
 it saves something after a SIGTERM.
 """
@@ -87,7 +87,7 @@ def wait(gate: GateClient, stop: _Stop) -> int:
         return STOPPED_CODE
     except GateClosed as error:
         reason = f"the head of the job's Ray cluster, on learner 1, is gone: {error}"
-    # Learner 1 tells the cause, and the stop that comes of it is this learner's end.
+    # Learner 1 reports the cause, and the stop that follows ends this learner.
     if stop.requested.wait(_STOP_SECONDS):
         return STOPPED_CODE
     print(reason, flush=True)

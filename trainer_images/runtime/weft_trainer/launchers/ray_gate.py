@@ -1,4 +1,4 @@
-"""The gate: where the learners of a Ray cluster tell each other what Ray does not.
+"""The gate, through which the learners of a Ray cluster exchange facts that Ray does not pass on.
 
 Learner 1 serves it. A client sends one line, ``<token> <what> <number>``, and gets one line back:
 - ``head 0``: answered once learner 1's Ray node is up;
@@ -101,7 +101,7 @@ class _Handler(socketserver.StreamRequestHandler):
 
 
 class GateClient:
-    """The others' side, and that of learner 1's own command."""
+    """The side of the other learners, and of learner 1's own command."""
 
     def __init__(self, address: str, port: int, token: str) -> None:
         self._place = (address, port)

@@ -179,7 +179,7 @@ def check_version() -> None:
     if numbers < _OLDEST:
         raise NodeFailed(
             f"this learner's image has Ray {version}; launcher 'ray' needs {'.'.join(map(str, _OLDEST))} or newer, "
-            "which can demand a token of whoever connects"
+            "which can require a token of its clients"
         )
 
 

@@ -17,7 +17,7 @@ from weft_trainer.launchers.slurm_hosts import repeated
 from weft_trainer.program.plan import Plan, Process
 from weft_trainer.spec import LearnerSpec, Peer
 
-# Which of a learner's reserved ports is for what.
+# The purposes of a learner's reserved ports.
 _NODE, _MASTER = range(2)
 
 
@@ -59,7 +59,7 @@ def job_environment(spec: LearnerSpec, me: Peer, peers: Sequence[Peer]) -> dict[
         "SLURM_TASKS_PER_NODE": repeated([tasks or 1] * len(peers)),
         "SLURM_CPUS_ON_NODE": str(cpus),
         "SLURM_JOB_CPUS_PER_NODE": repeated([cpus] * len(peers)),
-        # For code that reads what every other launcher sets too.
+        # For code that reads the variables of all other launchers.
         "MASTER_ADDR": peers[0].address,
         "MASTER_PORT": str(peers[0].ports[_MASTER]),
     }

@@ -116,6 +116,6 @@ class Connection:
         raise OSError("the connection was closed")
 
     def close(self) -> None:
-        """End the connection; whoever iterates comes to the end."""
+        """End the connection, and with it any iteration over the answers."""
         with contextlib.suppress(OSError):  # the node has ended it
             self._socket.shutdown(socket.SHUT_RDWR)

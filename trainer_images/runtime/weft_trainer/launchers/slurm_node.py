@@ -1,7 +1,7 @@
 """``python -m weft_trainer.launchers.slurm_node [COMMAND]``: the node of a learner, which starts tasks for ``srun``.
 
-With COMMAND, on learner 1: run it, and tell the other nodes when it has ended well. Without: serve until then. If the
-command fails, learner 1 fails and tells the reason, and the stop that comes of it ends the other learners.
+With COMMAND, on learner 1: run it, and inform the other nodes when it has ended well. Without: serve until then. If the
+command fails, learner 1 fails and reports the reason, and the stop that follows ends the other learners.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Node:
     """Serves requests (see :mod:`.slurm_gang`). Raises: OSError: its port is taken.
 
     Attributes:
-        news: gets a word whenever something has happened that ``serve`` waits for.
+        news: gets an item for each event that ``serve`` waits for.
     """
 
     def __init__(self, gang: Gang) -> None:
@@ -67,7 +67,7 @@ class Node:
         return code
 
     def _tell_end(self, rank: int) -> None:
-        # A node that is gone has failed with its learner, which tells why.
+        # A node that is gone has failed with its learner, which reports why.
         with contextlib.suppress(NodeUnreachable, OSError):
             self._gang.ask(rank, {"what": "end"}, lambda: self.stopping).only()
 
@@ -167,7 +167,7 @@ def offer_programs(folder: Path) -> None:
 
 
 def prepare(gang: Gang) -> Gang:
-    """Complete the environment with what only this learner knows: its folders and its agent."""
+    """Complete the environment with the values that only this learner knows: its folders and its agent."""
     venv = Path(os.environ["VIRTUAL_ENV"])
     offer_programs(venv / "bin")
     temporary = venv.with_name("slurm-tmp")

@@ -1,4 +1,4 @@
-"""``scontrol`` in a job with the launcher ``slurm``: what batch scripts ask it for."""
+"""``scontrol`` in a job with the launcher ``slurm``: the calls that batch scripts make."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def _worker(spec: LearnerSpec, me: Peer, peers: Sequence[Peer], slot: int, slots
 
 
 def _torchrun_defaults(me: Peer, peers: Sequence[Peer], slots: int) -> dict[str, str]:
-    """Defaults of torchrun's options; what the command itself says wins."""
+    """Defaults of torchrun's options; the command's own options win."""
     return {
         "PET_NNODES": str(len(peers)),
         "PET_NODE_RANK": str(me.rank),

@@ -17,7 +17,7 @@ class Line:
     time: int  # ms since the epoch
     text: str
     source: str = ""
-    """The beginning of ``text``, which tells lines of several processes or files apart."""
+    """The beginning of ``text``, which distinguishes the lines of several processes or files."""
 
 
 class LineAssembler:
@@ -91,7 +91,7 @@ class LineAssembler:
         self._split = False
 
     def _rewrites(self, lines: list[Line]) -> None:
-        # A carriage return that comes last may be the first half of CR LF: it waits for what follows.
+        # A carriage return that comes last may be the first half of CR LF: it waits for the next bytes.
         last = self._buffer.rfind(b"\r", 0, len(self._buffer) - 1)
         if last < 0:
             return

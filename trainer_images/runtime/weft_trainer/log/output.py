@@ -9,13 +9,13 @@ from weft_trainer.log.lines import Line, LineAssembler
 
 
 class Output(Protocol):
-    """Takes what programs print. Thread-safe."""
+    """Takes the output of programs. Thread-safe."""
 
     def write(self, lines: Sequence[Line]) -> None: ...
 
     @property
     def flooded(self) -> bool:
-        """Whether whole lines need not be looked at just now, but may be given to ``leave_out``."""
+        """Whether whole lines need not be parsed just now, but may be given to ``leave_out``."""
 
     def leave_out(self, raw: bytes) -> None:
         """Take whole lines, as the program wrote them, that need not go to the API."""

@@ -1,7 +1,7 @@
 """The log of a learner: takes lines from every source, in one order, and brings each to the API exactly once.
 
 A flood must do no harm: beyond the log's limits, lines are left out, and a line in their place says so. Lines that are
-left out are counted and written to the learner's own file (up to a limit, too), but not looked at.
+left out are counted and written to the learner's own file (up to a limit, too), but not parsed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LAST_LINE_LENGTH = 500
 _LAST_BYTES = 8192
 _TOLD_LENGTH = 2000
 _PAUSE = 1.0
-"""Seconds until the spool is looked at again that was full."""
+"""Seconds until a full spool is checked again."""
 _CLOSING_SECONDS = 10.0
 
 
@@ -70,7 +70,7 @@ class LogShipper:
             size = self._merged.write("".join(line.text + "\n" for line in lines).encode())
             self._last.extend(line.text[:_LAST_LINE_LENGTH] for line in lines)
             if not self._shut and not self._append(lines):
-                self._close_for(_PAUSE, "the API has not taken what waits for it")
+                self._close_for(_PAUSE, "the API has not taken the lines that wait for it")
             elif not self._shut:
                 seconds = self._gate.pay(len(lines), size)
                 if seconds:
@@ -84,7 +84,7 @@ class LogShipper:
 
     @property
     def flooded(self) -> bool:
-        """Whether lines are left out just now; then whole lines need not be looked at, but may be given to
+        """Whether lines are left out just now; then whole lines need not be parsed, but may be given to
         ``leave_out``."""
         return bool(self._shut)
 
@@ -102,7 +102,7 @@ class LogShipper:
             self._merged.write(raw)
             self._last.extend(line.text[:_LAST_LINE_LENGTH] for line in lines)
             self._count_out(lines, raw.count(b"\n"), len(raw))
-            if not self._shut:  # it has opened since the caller looked: what came too late is told at once
+            if not self._shut:  # it has opened since the caller's check, so the lines left out are reported at once
                 self._close_for(0.0, self._gate.words)
 
     def _count_out(self, last: Sequence[Line], lines: int, size: int) -> None:
@@ -150,7 +150,7 @@ class LogShipper:
         timer.start()
 
     def _open(self, last: bool = False) -> None:
-        """Say how much was left out, and give the last of these lines, for which a log is read.
+        """Log how much was left out, and the last of these lines, as readers of a log need its end.
 
         Args:
             last: nothing is written after this, so there is room.

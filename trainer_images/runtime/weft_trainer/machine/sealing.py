@@ -92,7 +92,7 @@ def sealer(sealed: Sealed) -> Callable[[], object] | None:
 
 
 def _confiner(sealed: Sealed) -> Callable[[], object]:
-    """As :func:`sealer`, in a sandbox. Whatever fails there ends the process before it becomes the user's."""
+    """As :func:`sealer`, in a sandbox. Any failure there ends the process before it becomes the user's."""
     libc = ctypes.CDLL(None, use_errno=True)
     # Outer folders first, so that none covers one in it.
     hidden = [os.fsencode(folder) for folder in sealed.hidden if folder.is_dir()]

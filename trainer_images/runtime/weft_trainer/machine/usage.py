@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 
 _SIZE_SHARE = 50
-"""The pause between two measurements of the folders' size is so many times as long as the last measurement took."""
+"""The pause between two measurements of the folders' size, as a multiple of the time that the last one took."""
 
 
 class SystemMetrics:

@@ -9,8 +9,8 @@ import signal
 
 
 class Watchdog:
-    """Forked before the agent has any thread. It holds the other end of a pipe, whose end of file means that the
-    agent is gone, whatever killed it. Process groups are announced as ``+<pgid>`` and taken back as ``-<pgid>``."""
+    """Forked before the agent has any thread. It holds the other end of a pipe, whose end of file means that the agent
+    is gone, for any reason. Process groups are announced as ``+<pgid>`` and taken back as ``-<pgid>``."""
 
     def __init__(self) -> None:
         read_end, self._pipe = os.pipe()

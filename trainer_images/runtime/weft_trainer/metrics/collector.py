@@ -17,7 +17,7 @@ _SHARE = 4
 
 class Source(Protocol):
     def read(self, found: Sequence[Found]) -> bool:
-        """Read what is new. Returns whether there may be more already.
+        """Read new values. Returns whether there may be more already.
 
         Args:
             found: the files below the folders that are watched.

@@ -19,7 +19,7 @@ _SKIPPED = frozenset({"__pycache__", ".git", "node_modules", "site-packages"})
 _TICK_NS = 2_000_000_000
 """A folder that changed so recently may change again without a new time stamp, so it is read again."""
 _REST = 20
-"""A folder rests for so many times as long as it took to read it, however often it changes."""
+"""The pause before a folder is read again, as a multiple of the time that reading it took, however often it changes."""
 
 
 @dataclass
@@ -27,7 +27,7 @@ class _Folder:
     stamp: tuple[int, int] = (-1, -1)
     """Its inode and time of change when it was read; ``(-1, -1)``: it has to be read again."""
     due: float = 0.0
-    """Not before this it is read again."""
+    """It is not read again before this."""
     folders: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
 
@@ -88,7 +88,7 @@ class Discovery:
                 waiting.extend((inner, depth + 1) for inner in below if inner not in self._roots)
 
     def _read(self, path: str) -> _Folder | None:
-        """What is in a folder; None: it is none."""
+        """The entries of a folder; None: it is not a folder."""
         try:
             status = os.lstat(path)
             if not stat.S_ISDIR(status.st_mode):

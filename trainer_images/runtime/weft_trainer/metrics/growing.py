@@ -1,4 +1,4 @@
-"""Reads files while a program writes them. Nothing that the program puts in their place can hang the agent."""
+"""Reads files while a program writes them. The agent never hangs, even if the program puts a pipe in their place."""
 
 from __future__ import annotations
 

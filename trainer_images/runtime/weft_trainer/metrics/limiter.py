@@ -15,7 +15,7 @@ BURST = 200_000
 """Points that it may send as fast as it likes; in the long run RATE a second."""
 RATE = 1_000.0
 _HELD = 1_000
-"""So many groups of names have their last values kept when points are left out."""
+"""How many groups of names have their last values kept when points are left out."""
 _TELL = 60.0
 
 
@@ -95,7 +95,7 @@ class Limiter:
             )
 
     def finish(self) -> list[Record]:
-        """The last values of what was left out."""
+        """The last values of the points that were left out."""
         if self._dropped:
             self._say(f"weft: metrics: {self._dropped:,} points were left out in all; the last values are there")
         held, self._held = list(self._held.values()), {}

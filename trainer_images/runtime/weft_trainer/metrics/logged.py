@@ -19,7 +19,7 @@ _READ = 2 << 20
 _KEEP = 64 << 20
 """Bytes that may wait while there is room for their points; while there is none, a read takes or passes over all."""
 _LAST = 100
-"""So many of the last lines are read even if the others are left out: the last values are among them."""
+"""How many of the last lines are read even if the others are left out: the last values are among them."""
 _ROTATE = 64 << 20
 
 

@@ -32,9 +32,9 @@ def log_metrics(
 
     Args:
         metrics: names and numbers, for names that are no Python identifiers.
-        step: what the curves are drawn over.
+        step: the x value of the curves.
         epoch: likewise, where steps are not counted.
-        group: what these numbers belong together by, such as ``train`` and ``validation``.
+        group: the name of the group that these numbers belong to, such as ``train`` or ``validation``.
         values: names and numbers: Python's, NumPy's, a tensor with one element. NaN and infinity are kept.
 
     Raises:
@@ -53,8 +53,8 @@ def log_metrics(
         record["e"] = _number("epoch", epoch)
     line = json.dumps(record).encode() + b"\n"
     try:
-        # One write to a file that is only ever appended to: lines of several processes do not mix, and what is written
-        # outlives a process that is killed a moment later. Opened anew, as the agent puts another file in its place.
+        # One write to a file that is only ever appended to: lines of several processes do not mix, and a line outlives
+        # a process that is killed a moment later. Opened anew, as the agent puts another file in its place.
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             os.write(file, line)

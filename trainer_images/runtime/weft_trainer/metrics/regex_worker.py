@@ -94,7 +94,7 @@ def _moment(stamp: str, fallback: int) -> int | None:
             number = float(stamp)
         except ValueError:
             text = re.sub(r"([-+]\d\d)(\d\d)$", r"\1:\2", stamp.strip().replace(",", ".").replace("Z", "+00:00"))
-            text = re.sub(r"\.(\d+)", lambda dot: "." + dot[1][:6].ljust(6, "0"), text)  # as Python 3.9 wants it
+            text = re.sub(r"\.(\d+)", lambda dot: "." + dot[1][:6].ljust(6, "0"), text)  # as Python 3.9 requires it
             when = datetime.fromisoformat(text)
             return int((when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp() * 1000)
         return int(number if number > 1e11 else number * 1000)

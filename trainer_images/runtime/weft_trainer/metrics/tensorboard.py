@@ -18,7 +18,7 @@ _MARK = "tfevents"
 _HEAD = 4096
 """Bytes; they begin with the moment at which the file was begun."""
 _EVENTS = 10_000
-"""At most so many in one read: some 0.2 s of one core."""
+"""The most events in one read: some 0.2 s of one core."""
 
 
 @dataclass

@@ -102,7 +102,7 @@ class PackageBuild:
         return outcome
 
     def _resolve(self) -> list[Pin]:
-        """The packages that the image lacks. uv takes what the image has wherever that will do."""
+        """The packages that the image lacks. uv takes the image's packages wherever they will do."""
         lists = requirement_lists(self._request, self._code, self._scratch, self._uv, self._fixed)
         installed = installed_packages()
         try:
@@ -120,7 +120,7 @@ class PackageBuild:
         return pins
 
     def _dry_run(self, *lists: Path) -> list[str]:
-        """What uv would install for these lists, with the packages that stay as they are."""
+        """The packages that uv would install for these lists, with the packages that stay as they are."""
         constraints = self._list("constraints.txt", self._fixed.values())
         words = [word for path in lists for word in ("--requirement", str(path))]
         return self._uv.run("pip", "install", "--dry-run", *words, "--constraint", str(constraints))
@@ -188,7 +188,7 @@ class PackageBuild:
         return complete
 
     def _check_builds(self, pins: Sequence[Pin], sources: Sequence[Source]) -> None:
-        """Refuse what is compiled for another build of a package that stays."""
+        """Refuse packages that are compiled for another build of a package that stays."""
         for pin in pins:
             why = other_build(pin, self._fixed, self._local.find(pin.name, pin.version))
             if why:
@@ -223,7 +223,7 @@ class PackageBuild:
 
 
 def _name(line: str) -> str:
-    """The package of a line that says what uv would install; empty if the line is not understood."""
+    """The package in a line of uv's plan; empty if the line is not understood."""
     match = _ADDED.match(line)
     return canonical_name(match["name"]) if match else ""
 

@@ -1,4 +1,4 @@
-"""A refusal of uv's in the user's words: which line asks for what, and what of the image stays."""
+"""A refusal of uv's in the user's words: the lines with their requirements, and the packages of the image that stay."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def read_file(name: str, path: Path) -> list[Source]:
 
 
 def _dependencies(project: Path) -> list[str]:
-    """The requirements of a pyproject.toml; uv says what is wrong with it."""
+    """The requirements of a pyproject.toml; uv reports its problems."""
     try:
         return [str(text) for text in tomllib.loads(project.read_text())["project"]["dependencies"]]
     except (ValueError, LookupError, TypeError):

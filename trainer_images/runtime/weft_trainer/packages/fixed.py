@@ -1,4 +1,4 @@
-"""The packages of an image that stay as they are, and what must fit them."""
+"""The packages of an image that stay as they are, and the packages that must fit them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def other_build(pin: Pin, fixed: Mapping[str, str], wheel: Path | None) -> str:
 
 
 def _local(version: str) -> str:
-    """What stands after the ``+`` in ``2.13.0+cpu``."""
+    """The part after the ``+`` in ``2.13.0+cpu``."""
     return version.partition("+")[2]
 
 

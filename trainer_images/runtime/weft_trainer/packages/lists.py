@@ -62,8 +62,9 @@ def requirement_lists(request: BuildRequest, code: Path, scratch: Path, uv: Uv, 
 def _export(project: Path, scratch: Path, uv: Uv, fixed: Mapping[str, str]) -> list[str]:
     """uv's own lock is for its projects; this is the lock as requirements.
 
-    What only packages of the image need that stay is left out. The image has it already, perhaps in another build:
-    torch for CUDA has other requirements than torch for CPUs. So they stay in the list without the name of their build.
+    Requirements that only fixed packages of the image have are left out. The image has it already, perhaps in another
+    build: torch for CUDA has other requirements than torch for CPUs. So they stay in the list without the name of their
+    build.
     """
 
     def export(*more: str) -> list[str]:
@@ -111,7 +112,7 @@ def _check_python(name: str, project: Path, scratch: Path, uv: Uv) -> None:
     except FileNotFoundError:
         raise TrainerError(f"framework.requirements: the code has no file {name}, which uv.lock needs") from None
     except (ValueError, LookupError, TypeError):
-        return  # uv says what is wrong with it
+        return  # uv reports its problems
     scratch.mkdir()
     empty = f'[project]\nname = "weft"\nversion = "0"\nrequires-python = {str(wanted)!r}\n'
     (scratch / "pyproject.toml").write_text(empty)

@@ -67,7 +67,7 @@ class Pin:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a build has made: ``lock.json`` beside ``overlay.zip``."""
+    """The outcome of a build: ``lock.json`` beside ``overlay.zip``."""
 
     packages: Sequence[Pin]
     known: bool = False

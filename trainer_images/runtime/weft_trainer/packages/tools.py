@@ -33,8 +33,8 @@ def find_uv(scratch: Path) -> str:
 
 
 def uv_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """uv's settings for what pip was told on this machine. uv does not read pip's configuration, but an index or a
-    folder of wheels that is named there holds for both."""
+    """uv's settings that correspond to pip's configuration on this machine. uv does not read it, but an index or a
+    folder of wheels that it names holds for both."""
     for place in (RUNTIME / "weft_trainer" / "bin" / "pip-settings", RUNTIME.parent / "pip-settings"):
         if place.is_file():
             break
@@ -69,5 +69,6 @@ def index_variables(url: str, credentials: str, environment: Mapping[str, str]) 
 
 
 def run_environment() -> dict[str, str]:
-    """This process's environment, for the image's Python: what the job's own has in front of it stays away."""
+    """This process's environment for the image's Python, without the folders that the job's own environment puts in
+    front."""
     return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}

@@ -1,4 +1,4 @@
-"""An elastic job's rounds as one learner sees them: it is in one, hears of the next, and arrives for it."""
+"""An elastic job's rounds as one learner sees them: it is in a round, learns of the next one, and arrives for it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Round:
 class Leave:
     """There is no further round for this learner."""
 
-    finished: bool  # training has ended well; else the others go on without it
+    finished: bool  # whether training has ended well; if not, the others go on without it
     reason: str
 
 
@@ -65,8 +65,8 @@ class Membership:
                 return Leave(answer["verdict"] == "finish", answer["reason"])
 
     def broke(self, ending: Ending, last_lines: Sequence[str]) -> None:
-        """Say at once that the workers have failed: the learner whose workers failed first is to blame. Raises: Fenced,
-        ApiError."""
+        """Report at once that the workers have failed: the learner whose workers failed first is to blame. Raises:
+        Fenced, ApiError."""
         with self._calling:
             self._api.round(
                 0,

@@ -73,7 +73,7 @@ def bring_inputs(learner: Learner) -> Brought:
 
 
 def _lay_over(learner: Learner, cache: NodeCache) -> str:
-    """Put the packages that the image lacks in front of the image. Returns what was done, in words."""
+    """Put the packages that the image lacks in front of the image. Returns a description."""
     bundle = learner.spec.overlay
     try:
         overlay = None if bundle is None else bring_overlay(bundle, cache, learner.folders.agent)
@@ -107,7 +107,7 @@ def _bring_files(learner: Learner, cache: NodeCache) -> Brought:
 
 
 def _look_up_results(spec: LearnerSpec) -> None:
-    """A mistyped name of the store for the results shows now, and not after the training."""
+    """Check the store for the results, so that a mistyped name shows now, and not after the training."""
     if spec.results is not None:
         try:
             patiently(S3Store(spec.results).resolve, PATIENCE, beginning=True)

@@ -33,14 +33,14 @@ class Ending:
     exit_code: int
     reason: str
     killed_at: float | None = None
-    """When something was killed by a signal (seconds since the epoch), perhaps while it wrote a file."""
+    """When a process was killed by a signal (seconds since the epoch), perhaps while it wrote a file."""
     cut_off: bool = False
-    """Whether a stop ended something that does not handle SIGTERM, perhaps while it wrote a file."""
+    """Whether a stop ended a process that does not handle SIGTERM, perhaps while it wrote a file."""
 
 
 SUCCESS = Ending(0, "")
 REGROUPED = Ending(0, "regrouped")
-"""Workers were ended for a new round of an elastic job: no ending of the learner's."""
+"""Workers were ended for a new round of an elastic job; the learner itself goes on."""
 STOPPED = Ending(STOPPED_CODE, "stopped")
 
 
@@ -88,7 +88,7 @@ def gpu_memory(last_lines: Sequence[str]) -> str:
 
 
 def was_killed(code: int) -> bool:
-    """Whether a process's exit code (or its shell's word for it) says that a signal ended it with no say of its own.
+    """Whether a process's exit code (or its shell's code for it) says that a signal ended it without its consent.
     Not 143 or 130: programs that end well after SIGTERM or SIGINT exit with these."""
     by_choice = (128 + signal.SIGTERM, 128 + signal.SIGINT)
     return code < 0 or bool(code > 128 and code not in by_choice and signal_name(code - 128))

@@ -91,8 +91,9 @@ def network_defaults(interface: str | None) -> dict[str, str]:
 
 
 def device_default(spec: LearnerSpec) -> dict[str, str]:
-    """Accelerate, and transformers' Trainer with it, makes no gang of processes on CPUs unless it is told to use CPUs:
-    each process would train alone, and say nothing. A learner's other resources may be devices that it finds itself."""
+    """Accelerate, and transformers' Trainer with it, makes no gang of processes on CPUs without its setting to use
+    CPUs: each process would train alone, and say nothing. A learner's other resources may be devices that it finds
+    itself."""
     return {} if spec.gpus or spec.extra else {"ACCELERATE_USE_CPU": "true"}
 
 

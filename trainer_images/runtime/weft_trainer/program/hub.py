@@ -1,4 +1,4 @@
-"""Models of the Hugging Face Hub that a job brings: its libraries find them by name, and ask nobody."""
+"""Models of the Hugging Face Hub that a job brings: its libraries find them by name, without a request to the Hub."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 _KINDS = ("models--", "datasets--")
 _ONLINE = frozenset({"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_ENDPOINT"})
-"""Variables with which somebody has said whether the Hub is to be asked."""
+"""Variables that decide whether libraries ask the Hub. If one is set, Weft does not set HF_HUB_OFFLINE."""
 _CACHES = frozenset({"HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"})
 
 

@@ -49,7 +49,7 @@ class Listener:
 class Supervisor:
     """
     Args:
-        output: gets what the processes print.
+        output: gets the output of the processes.
         default_grace: seconds from a stop to SIGKILL, unless the stop brings its own.
     """
 

@@ -58,7 +58,7 @@ def run(board: Board, request: dict[str, Any], run_name: str, place: dict[str, s
         board.publish(status)
         while (report := learner.ended(_TICK)) is None:
             if os.getppid() != parent:
-                os._exit(1)  # and the guard ends the agent: what Ray has lost may be running elsewhere already
+                os._exit(1)  # and the guard ends the agent: a job that Ray has lost may run elsewhere already
             if check_stop():
                 learner.stop(orders.left)
         check_stop()

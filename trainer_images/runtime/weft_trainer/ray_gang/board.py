@@ -71,7 +71,7 @@ class Board:
         return record
 
     def clear(self) -> None:
-        """Remove what late requests may have written."""
+        """Remove the notes that late requests may have written."""
         for key in (self._request, *internal_kv._internal_kv_list(self._stops)):
             internal_kv._internal_kv_del(key)
 

@@ -44,7 +44,7 @@ class Gang:
         self._size = int(request["learners"])
         self._actors: list[Any] = []
         self._orders: list[tuple[Any, ...]] = []
-        self._asked: dict[Any, int] = {}  # what is waited for → the rank that answers it
+        self._asked: dict[Any, int] = {}  # pending Ray call → the rank that answers it
         self._started = [False] * self._size
         self._again = [False] * self._size
         self._make_actor: Callable[..., Any]
@@ -323,11 +323,11 @@ def main(submission_id: str, notes: str) -> int:
 
 
 def give_up() -> int:
-    print("what this run should do is not in Ray's key-value store (any more)", file=sys.stderr)
+    print("the request for this run is not in Ray's key-value store (any more)", file=sys.stderr)
     return 1
 
 
 def leave(board: Board) -> None:
     board.clear()
     sys.stdout.flush()
-    os._exit(0)  # Ray's own way out takes a second, and leaves nothing that would matter
+    os._exit(0)  # Ray's own shutdown takes a second, and does nothing that matters here

@@ -1,5 +1,6 @@
-"""The process between a Ray actor and its learner's agent. It outlives the actor by a moment: whatever ends the actor
-(a kill, the loss of its raylet or of its driver), the guard ends the agent and all of the agent's descendants.
+"""The process between a Ray actor and its learner's agent. It outlives the actor by a moment: when the actor ends for
+any reason (a kill, the loss of its raylet or of its driver), the guard ends the agent and all of the agent's
+descendants.
 
 Standard library only: it runs as ``python -I -S guard.py``, before any environment of a user's. It detaches from the
 actor because Ray kills the children of a worker that it ends. Its orders come through stdin, one JSON object per line:

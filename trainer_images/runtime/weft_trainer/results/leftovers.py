@@ -21,10 +21,11 @@ from weft_trainer.spec import LeftoverSpec
 from weft_trainer.words import size
 
 _MOST_ENTRIES = 200_000
-"""Files that are looked at, those at the top first. The files that ``results`` names are found among any number."""
+"""The most files that are examined, those at the top first. The files that ``results`` names are found among any
+number."""
 _MOST_KEPT = 10_000
 _MOST_CHANGES = 2_000
-"""Entries that are looked at to learn whether there is any leftover at all."""
+"""The most entries that are examined to learn whether there is any leftover at all."""
 _SMALL_SHARE = 100
 """A file of at most this fraction of the limit is small."""
 _LONGEST_KEY = 700
@@ -55,7 +56,7 @@ class LeftFile:
 
 @dataclass
 class Leftovers:
-    """What the program has left in the job's folder.
+    """The files that the program has left in the job's folder.
 
     Attributes:
         named: the files that ``results`` names.
@@ -76,7 +77,7 @@ class Leftovers:
     """``named`` and ``kept``, by their keys among the results."""
 
     def fail(self, reason: str) -> None:
-        """None of it could be stored."""
+        """Record that no file could be stored."""
         files = self.named + self.kept
         if files:
             self.lost[f"the results can't be stored: {reason[:_LONGEST_REASON]}"] = files
@@ -98,11 +99,11 @@ class Leftovers:
 
 
 class JobFolder:
-    """The job's folder, and what was in it when the program started.
+    """The job's folder, and its content when the program started.
 
     Args:
         folder: the job's.
-        home: all of the learner's folders. What a link leads to there is stored, or brought, by other means.
+        home: all of the learner's folders. The targets of links there are stored, or brought, by other means.
     """
 
     def __init__(self, folder: Path, home: Path) -> None:
@@ -123,10 +124,10 @@ class JobFolder:
         return self._before.get(key) != _stamp(status) and not key.endswith(_BYTECODE)
 
     def leftovers(self, spec: LeftoverSpec, taken: Iterable[str], prefix: str) -> Leftovers:
-        """What is to be stored, and what is not.
+        """The files to store, and the files that are not stored.
 
         Args:
-            spec: what the manifest and the settings say.
+            spec: the rules from the manifest and the settings.
             taken: keys of the results that RESULT_DIR gives.
             prefix: this learner's part of the results: empty for the leader, else ``learner-2/``.
         """

@@ -1,7 +1,7 @@
 """The heartbeat: it reports that the learner lives and how much it uses. The answer may order a stop.
 
 The API notes a heartbeat at once and holds its answer back until the next one is due, or until somebody asks for a
-tunnel to this learner. So an agent hears of a tunnel at once, with no connection and no request more.
+tunnel to this learner. So an agent learns of a tunnel at once, without a further connection or request.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Heartbeat:
 
     @property
     def silence(self) -> float:
-        """Seconds since the service last said that this attempt is the right one."""
+        """Seconds since the service last confirmed this attempt."""
         return time.monotonic() - self._answered
 
     def _run(self) -> None:

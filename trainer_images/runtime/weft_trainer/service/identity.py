@@ -15,7 +15,7 @@ from weft_trainer.spec import IdentityToken
 _AGAIN = 15.0
 """Seconds after which a token that could not be had is asked for again."""
 _LOOK = 30.0
-"""Seconds between two looks at the clock: a machine that was suspended has slept through the time to renew."""
+"""Seconds between two checks of the clock: a machine that was suspended has slept through the time to renew."""
 
 
 def keep_token(first: IdentityToken, path: Path, renew: Callable[[], IdentityToken], mask: Mask) -> None:

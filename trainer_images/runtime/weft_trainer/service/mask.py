@@ -1,7 +1,7 @@
-"""Masks the secrets of a learner in what leaves it: lines of its log, texts of its metrics, the reason of its end.
+"""Masks the secrets of a learner in its output: lines of its log, texts of its metrics, the reason of its end.
 
 The mask is for mistakes: a program that prints its environment, an HTTP header or a URL with a password. It does not
-hold a program that wants to give its secrets away, which may send them wherever it likes.
+stop a program that gives its secrets away on purpose, which may send them anywhere.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _in_base64(value: bytes) -> Iterator[str]:
     for before in range(3):
         whole = base64.b64encode(bytes(before) + value).decode()
         begin = (0, 2, 3)[before]
-        # The last character holds bits of what follows the value, if the value does not end with a group.
+        # The last character holds bits of the text after the value, if the value does not end with a group.
         core = whole[begin:] if (before + len(value)) % 3 == 0 else whole.rstrip("=")[begin:-1]
         for encoded in (core, whole) if before == 0 else (core,):
             for part in (encoded, *_wrapped(encoded)):

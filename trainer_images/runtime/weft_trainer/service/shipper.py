@@ -56,7 +56,7 @@ class Shipper:
         try:
             while True:
                 self._arrived.clear()
-                closing = self._closing.is_set()  # looked at before the spool: what is written by now gets sent
+                closing = self._closing.is_set()  # checked before the spool, so that all lines written by now get sent
                 if self._send_all():
                     self._closing.wait(self._linger)
                 elif closing:
@@ -86,7 +86,7 @@ class Shipper:
 
 
 def send_leftover(spool: Spool, send: Send) -> None:
-    """Send what an agent that died had not sent, in its name."""
+    """Send the unsent lines or records of a dead agent, in its name."""
     while (batch := spool.next_batch()) is not None:
         send(batch, spool.instance)
         spool.done()

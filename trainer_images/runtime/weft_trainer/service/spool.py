@@ -113,7 +113,7 @@ class Spool:
         """The batch to send now: the same batch until ``done``. None: nothing is left."""
         cursor = self._cursor
         while True:
-            segments_after = cursor.segment < self._segment  # looked at before the read: a closed segment is whole
+            segments_after = cursor.segment < self._segment  # checked before the read: a closed segment is whole
             lines = self._read(cursor)
             if lines:
                 break

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 _BUSY_CPU = 10.0
-"""Percent of one core between two heartbeats; below, a program is idle. Threads that poll for messages (Horovod's, a
-Ray node's) take a few."""
+"""Percent of one core between two heartbeats, below which a program is idle. Threads that poll for messages (Horovod's,
+a Ray node's) take a few."""
 _BUSY_GPU = 5.0
 
 

@@ -90,7 +90,7 @@ class S3Store:
                     coming = ahead.submit(ask, partial(page, token)) if token else None
                     found = _listing(body, len(self._base))
                 except (ElementTree.ParseError, ValueError, TypeError, KeyError, AttributeError) as error:
-                    raise DataError(f"{self.location.endpoint} answers a listing with what is none: {error}") from None
+                    raise DataError(f"{self.location.endpoint} answers a listing with no listing: {error}") from None
                 yield found
 
     def head(self, key: str) -> Stored | None:
@@ -115,8 +115,8 @@ class S3Store:
             self._request("downloaded", "GET", key, take=file.write)
 
     def fetch_range(self, stored: Stored, start: int, end: int, take: Take) -> None:
-        """The bytes from ``start`` to before ``end`` of the very object that was listed. What came before a failure
-        was taken, so the next call may begin behind it.
+        """The bytes from ``start`` to before ``end`` of the very object that was listed. Bytes that came before a
+        failure were taken, so the next call may begin after them.
 
         Raises:
             DataError: among others if it is not that object any more.

@@ -24,7 +24,7 @@ _RENEWED = 0.25
 _AGAIN = 15.0
 """Seconds after which keys that could not be had are asked for again."""
 _LOOK = 30.0
-"""Seconds between two looks at the clock: a machine that was suspended has slept through the time to renew."""
+"""Seconds between two checks of the clock: a machine that was suspended has slept through the time to renew."""
 
 
 @dataclass(frozen=True)

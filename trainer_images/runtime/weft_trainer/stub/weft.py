@@ -1,4 +1,4 @@
-"""The package ``weft`` of a learner: what a module needs that has functions with ``@weft.job``.
+"""The package ``weft`` of a learner: just enough for a module that has functions with ``@weft.job``.
 
 The folder of this file comes last in PYTHONPATH. If the environment has the real package, this module gives way to it.
 """
@@ -25,7 +25,7 @@ def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Absent:
-    """A name of the real package: it can be imported, and says on its use what is missing."""
+    """A name of the real package: it can be imported, and its use raises an error with the reason."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -54,7 +54,7 @@ def _give_way() -> None:
     if spec is None or spec.loader is None or not spec.has_location:
         return
     real = importlib.util.module_from_spec(spec)
-    sys.modules["weft"] = real  # `import weft` takes what stands here in the end
+    sys.modules["weft"] = real  # `import weft` takes the final value of this entry
     spec.loader.exec_module(real)
 
 

@@ -1,4 +1,4 @@
-"""Tunnels: what users do in the learner of a running job, through connections that the agent opens.
+"""Tunnels: the work of users in a learner of a running job, through connections that the agent opens.
 
 - ``tunnels`` opens the connection for each tunnel that a heartbeat's answer asks for, and ends them with the program.
 - ``stream`` is the protocol: frames, and a window in each direction.

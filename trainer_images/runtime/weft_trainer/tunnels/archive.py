@@ -43,7 +43,8 @@ def _add(archive: tarfile.TarFile, path: str, name: str) -> None:
 
 
 def _add_file(archive: tarfile.TarFile, entry: tarfile.TarInfo, file: BinaryIO) -> None:
-    """A program may write the file meanwhile: its size is that of now, and what is missing at its end is zeros."""
+    """A program may write the file meanwhile. The entry keeps the size of now, and missing bytes at its end become
+    zeros."""
     entry.size = os.fstat(file.fileno()).st_size
     padded: Any = _Padded(file)
     archive.addfile(entry, padded)

@@ -26,7 +26,7 @@ from weft_trainer.tunnels.stream import PIECE, Frame, Stream
 _HANGUP_GRACE = 10.0
 """Seconds from SIGHUP, when the client has gone, to SIGKILL."""
 _QUIET = 500
-"""Milliseconds without output after which an ended command's output counts as complete: what it has left running in
+"""Milliseconds without output after which an ended command's output counts as complete: processes that it has left in
 the background may hold the pipe open for ever."""
 _END_OF_INPUT = b"\x04"
 _SIGNALS = {"INT": signal.SIGINT, "QUIT": signal.SIGQUIT, "TERM": signal.SIGTERM}
@@ -108,7 +108,7 @@ class Command:
         watchdog.adopt(self._popen.pid)
 
     def run(self) -> int:
-        """Until it has ended and its output is sent. Returns its exit code; 128 + n after signal n."""
+        """Wait until it has ended and its output is sent. Returns its exit code; 128 + n after signal n."""
         for name, work in (("tunnel", self._receive), ("tunnel-input", self._feed)):
             threading.Thread(target=work, name=name, daemon=True).start()
         pumps = [threading.Thread(target=self._pump, args=output, daemon=True) for output in self._outputs]
@@ -150,7 +150,7 @@ class Command:
             self._hang_up()
 
     def _hang_up(self) -> None:
-        """The client has gone. What ignores SIGHUP (nohup, tmux) runs on, as after ssh."""
+        """The client has gone. Processes that ignore SIGHUP (nohup, tmux) run on, as after ssh."""
         self._inputs.put(None)
         self._signal(signal.SIGHUP)
         if not self._ended.wait(_HANGUP_GRACE):

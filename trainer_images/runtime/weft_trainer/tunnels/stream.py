@@ -23,7 +23,7 @@ _GOODBYE = 10.0
 class Frame(IntEnum):
     """The first byte of a message."""
 
-    OPEN = 0  # JSON from the client: what it wants
+    OPEN = 0  # JSON from the client: its request
     INPUT = 1  # data from the client
     OUTPUT = 2  # data from the learner
     ERRORS = 3  # data from the command's standard error
@@ -37,7 +37,8 @@ class Frame(IntEnum):
 class Stream:
     """One side's end of a tunnel. Any thread may send, and those that receive take turns.
 
-    The window keeps the connection itself from filling up, so that pings come through however slowly somebody reads.
+    The window keeps the connection itself from filling up, so that pings come through however slowly the other side
+    reads.
     """
 
     def __init__(self, socket: WebSocket) -> None:
@@ -77,7 +78,7 @@ class Stream:
         self._socket.send(bytes((frame,)), data)
 
     def took(self, size: int) -> None:
-        """So many bytes of data have been taken. Called by one thread. Raises: Closed."""
+        """Note that this many bytes of data have been taken. Called by one thread. Raises: Closed."""
         self._taken += size
         if self._taken >= _ACKNOWLEDGE:
             taken, self._taken = self._taken, 0
@@ -88,7 +89,8 @@ class Stream:
         self._socket.send(bytes((frame,)), b"" if message is None else json.dumps(message).encode())
 
     def finish(self, **last: Any) -> None:
-        """Say the last word, and close when the other side has: closing first might lose what is under way."""
+        """Send the last frame, and close when the other side has: closing first might lose frames that are under
+        way."""
         too_long = threading.Timer(_GOODBYE, self._socket.close)
         too_long.daemon = True
         too_long.start()

@@ -15,9 +15,9 @@ Json = dict[str, Any]
 _KEEPS_OFF = ("NoSchedule", "NoExecute")
 _NOT_OURS = ("cpu", "memory", "pods", "ephemeral-storage")
 _TRANSIENT = "node.kubernetes.io/"
-"""Taints that say how a node is, not whom it is for; ``Node.ready`` says it."""
+"""Taints that describe the state of a node, not its purpose. ``Node.ready`` covers them."""
 _RESIDENTS = ("DaemonSet", "Node")
-"""Owners of pods that a node always has: what these reserve is off its size, for a node is never without them."""
+"""Owners of pods that a node always has. Their requests reduce its size, because a node is never without them."""
 _LIKE = 0.25
 """A node belongs to a pool without labels if its size differs by no more: some of it is the system's."""
 
@@ -84,7 +84,7 @@ def capacity(
     Args:
         nodes: trimmed by :func:`trim_node`.
         pods: everybody's that have not ended, trimmed by :func:`trim_pod`.
-        own: labels of this engine's learners, which admission counts itself.
+        own: labels of this engine's learners, which admission itself counts.
     """
     busy: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     residents: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
@@ -132,7 +132,7 @@ def _keeps_off(taint: Taint) -> bool:
 
 
 def _passes(taint: Taint) -> bool:
-    """Whether a taint says that the node takes nobody just now: under pressure, not reachable, shutting down."""
+    """Whether a taint says that the node takes no pods just now: under pressure, not reachable, shutting down."""
     return taint.effect in _KEEPS_OFF and taint.key.startswith(_TRANSIENT)
 
 

@@ -34,7 +34,7 @@ _PAGE = 500  # objects of a list at a time
 
 
 class Refused(Exception):
-    """The server answered, and the answer is no.
+    """The server has refused the request.
 
     Attributes:
         status: of HTTP: 403, 404, 409, 410, 422, …
@@ -49,8 +49,8 @@ class Refused(Exception):
 class Cluster:
     """The API server of an engine. Nothing is connected before the first call, so that a fork does no harm.
 
-    Every method raises :class:`EngineUnreachable` where nothing is known (no answer, 401, 429, 5xx, a right that is
-    missing), and :class:`Refused` for an answer that says no.
+    Every method raises :class:`EngineUnreachable` if it learns nothing (no answer, 401, 429, 5xx, a missing right), and
+    :class:`Refused` for a refusal.
     """
 
     def __init__(self, engine: str, settings: KubernetesSettings) -> None:
@@ -65,7 +65,7 @@ class Cluster:
         return self.get_dated(call, *args, **options)[0]
 
     def get_dated(self, call: str, *args: Any, **options: Any) -> tuple[Json, datetime]:
-        """An answer, and what the server's clock said."""
+        """An answer, and the time of the server's clock."""
         timeout = self._settings.timeout
         with self._words():
             response = self._method(call)(*args, _preload_content=False, _request_timeout=(timeout, timeout), **options)
@@ -172,7 +172,7 @@ class Cluster:
 
 
 class _Words:
-    """Turns whatever the client raises into this module's two errors."""
+    """Turns all exceptions of the client into this module's two errors."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

@@ -18,7 +18,7 @@ _VERSIONS = ("v1beta2", "v1beta1")
 
 
 class Details:
-    """Remembers what was read. :meth:`round` begins a round of reads."""
+    """Remembers the details. :meth:`round` begins a round of reads."""
 
     def __init__(self, cluster: Cluster, queue: str) -> None:
         self._cluster, self._queue = cluster, queue
@@ -27,7 +27,7 @@ class Details:
         self._left = 0
 
     def round(self, uids: Collection[str]) -> None:
-        """Allow some reads, and forget what is not there any more."""
+        """Allow some reads, and forget pods that are gone."""
         with self._lock:
             self._left = _AT_ONCE
             self._known = {key: known for key, known in self._known.items() if key.partition("/")[0] in uids}

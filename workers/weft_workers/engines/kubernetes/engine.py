@@ -1,4 +1,4 @@
-"""The Kubernetes engine: an attempt's objects in, what the API server says of them out."""
+"""The Kubernetes engine: it creates an attempt's objects, and reports what the API server says about them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class KubernetesEngine:
         except Refused as error:
             refusal = launcher.refused(error, spec)
             if not isinstance(refusal, LaunchRefused):
-                # All or nothing: half a gang must not hold what another one waits for.
+                # All or nothing: half a gang must not hold room that another gang waits for.
                 taken_back(lambda: self.stop(spec.run_name, timedelta(0)))
             raise refusal from error
 
@@ -123,7 +123,7 @@ class KubernetesEngine:
         return view
 
     def _egress(self, view: _View, spec: LaunchSpec) -> Egress | None:
-        """What the attempt's learners may reach; None: there is no policy."""
+        """The addresses that the attempt's learners may reach; None: there is no policy."""
         if not self._settings.network_policies:
             return None
         return objects.egress(self._settings, spec, view.nodes.objects(self._settings.timeout))
@@ -193,7 +193,7 @@ class _View:
         )
 
     def probe(self) -> None:
-        """Ask the server something small: a watch that says nothing does not tell whether it lives."""
+        """Send the server a small request: a silent watch does not show whether the server is alive."""
         namespace = names.fill(self._settings.namespace, "probe")
         try:
             self.cluster.get("read_namespaced_pod", _PROBE, namespace)
@@ -207,7 +207,7 @@ class _View:
         return next((node for node in found if node["metadata"]["name"] == name), None)
 
     def vanished(self, runs_there: set[str]) -> list[Json]:
-        """The last of pods that somebody else deleted: their runs' Secrets are still there."""
+        """The last versions of pods that somebody else deleted: their runs' Secrets are still there."""
         oldest = time.monotonic() - _DELETED_KEPT
         with self._lock:
             self._deleted = {

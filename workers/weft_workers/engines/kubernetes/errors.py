@@ -1,4 +1,4 @@
-"""Errors of kubelets and container runtimes, as a user understands them. Pure."""
+"""Errors of kubelets and container runtimes, in words for users. Pure."""
 
 from __future__ import annotations
 

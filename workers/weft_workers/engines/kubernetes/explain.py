@@ -142,7 +142,7 @@ def needs_events(pod: Json, now: datetime) -> bool:
 
 
 def silence(node: Json | None, name: str, now: datetime) -> str:
-    """Why nothing is known of what runs on a node; '' when it answers."""
+    """Why the state of a node's pods is unknown; '' when the node answers."""
     if node is None:
         return f"node {name} is gone"
     ready = next(iter(node["status"]["conditions"]), None)
@@ -257,7 +257,7 @@ def _disruption(condition: Json, message: str) -> str:
 
 
 def _deleted(pod: Json, ended: Json | None, event: str) -> str:
-    """How a learner was deleted that nobody stopped; '' if it was not, or had ended before."""
+    """How a learner was deleted without a stop by Weft; '' if it was not deleted, or had ended before."""
     asked = _deletion(pod)
     if asked is None:
         return ""
@@ -302,7 +302,8 @@ def _waits(pod: Json, event: str) -> str:
 
 
 def _container(pod: Json) -> Json:
-    """The state of the learner's container; while that waits for the agent to be brought, what that waits for."""
+    """The state of the learner's container; while it waits for the agent, the state of the container that brings the
+    agent."""
     state: Json = _bringing(pod).get("state") or _status(pod, "state")
     return state
 

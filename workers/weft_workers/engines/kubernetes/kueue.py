@@ -13,7 +13,7 @@ _POD_SET = re.compile(r"couldn't assign flavors to pod set \S+: ")  # a pod set 
 
 
 def explain(status: Json) -> str:
-    """Kueue's own words, without what only Kueue understands; '' when it says nothing."""
+    """Kueue's own words, without its internal terms; '' when it says nothing."""
     conditions = {condition["type"]: condition for condition in status.get("conditions") or []}
     for kind in _DECIDE:
         found = conditions.get(kind) or {}

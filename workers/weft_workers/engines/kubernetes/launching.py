@@ -31,8 +31,8 @@ class Launcher:
         self._cluster = cluster
 
     def secret(self, spec: LaunchSpec) -> Json:
-        """The attempt's Secret, made unless it is there. All else hangs on it: what is created late, after the Secret
-        has been deleted, is collected."""
+        """The attempt's Secret, made unless it is there. It owns all other objects, so an object that is created late,
+        after the Secret has been deleted, is collected."""
         namespace = names.fill(self._settings.namespace, spec.project_id)
         wanted = objects.secret(self._engine, spec)
         try:
@@ -135,7 +135,8 @@ class Launcher:
 
 
 def taken_back(undo: Callable[[], None]) -> None:
-    """Take back what was created of an attempt that could not be created whole; what fails here, a stop does later."""
+    """Remove the objects of an attempt that could not be created whole. If a removal fails here, a stop repeats it
+    later."""
     try:
         undo()
     except (EngineUnreachable, Refused) as error:

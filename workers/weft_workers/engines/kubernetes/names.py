@@ -58,7 +58,7 @@ def own_labels(engine: str, installation: str) -> dict[str, str]:
 
 
 def check_run_name(name: str) -> None:
-    """Raise ValueError for what can't be the name of a Secret with pods named after it."""
+    """Raise ValueError for a name that a Secret, and the pods named after it, can't have."""
     if len(name) > 58 or not _DNS_LABEL.fullmatch(name):
         raise ValueError(f"no name for a run: {name!r}")
 
@@ -86,7 +86,7 @@ def fill(template: str, project_id: str) -> str:
 
 
 def check_namespace(template: str) -> None:
-    """Raise ValueError for a template of namespaces that can't be any."""
+    """Raise ValueError for an invalid template of namespaces."""
     if not _DNS_LABEL.fullmatch(sample := template.replace(_PLACEHOLDER, "x")) or len(sample) > 63:
         raise ValueError(
             f"namespace {template!r}: a namespace has at most 63 small letters, digits and dashes; "

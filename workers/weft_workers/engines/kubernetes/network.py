@@ -1,6 +1,6 @@
-"""Whom learners may talk to: the rules of an attempt's NetworkPolicy.
+"""The rules of an attempt's NetworkPolicy: the addresses that its learners may reach.
 
-Policies know addresses and pods, no names. So a name is looked up when the attempt starts.
+Policies contain addresses and pods, no names. So a name is looked up when the attempt starts.
 
 The administrator's URLs and entries open what they mean. A name of an in-cluster service (``s3.store.svc``) opens its
 namespace, on every port, as policies mostly see the pod behind a service and that pod's port; its cluster IP is opened,
@@ -52,7 +52,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True)
 class Egress:
-    """What an attempt's learners may reach.
+    """The addresses that an attempt's learners may reach.
 
     Attributes:
         hosts: names, and the addresses that the learners use for them.
@@ -84,7 +84,7 @@ def egress(
     services: Iterable[str] = (),
     lookup: Resolve | None = None,
 ) -> Egress:
-    """To the attempt's own learners, DNS, the hosts of URLs, and what the administrator has listed.
+    """To the attempt's own learners, DNS, the hosts of URLs, and the administrator's list.
 
     Args:
         own_urls: URLs of the administrator's settings.

@@ -33,7 +33,7 @@ _PATIENCE = 5
 
 
 def secret(engine: str, spec: LaunchSpec) -> Json:
-    """Holds the attempt's token, and owns all else: with it, everything goes."""
+    """Holds the attempt's token, and owns the other objects, which are deleted with it."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -48,7 +48,8 @@ def secret(engine: str, spec: LaunchSpec) -> Json:
 
 
 def egress(settings: KubernetesSettings, spec: LaunchSpec, nodes: Iterable[Json] = ()) -> network.Egress:
-    """What the learners may reach: themselves, the API, their data stores, DNS, and what the settings list.
+    """The addresses that the learners may reach: their peers, the API, their data stores, DNS, and those of the
+    settings.
 
     Raises: EngineUnreachable, LaunchRefused: see :func:`network.egress`.
     """
@@ -61,7 +62,7 @@ def _own(spec: LaunchSpec) -> Json:
 
 
 def policy(engine: str, spec: LaunchSpec, owner: Json, reached: network.Egress) -> Json:
-    """Lets learners talk among themselves and to what they may reach, and to nobody else."""
+    """Lets learners talk among themselves and to the allowed addresses only."""
     own = _own(spec)
     hosts = {"annotations": {names.HOSTS: json.dumps(reached.hosts)}} if reached.hosts else {}
     return {
@@ -318,7 +319,7 @@ def _pod_security(settings: KubernetesSettings) -> Json:
 
 
 def _placement(settings: KubernetesSettings, spec: LaunchSpec, gpu_types: Sequence[str]) -> Json:
-    """The engine's defaults, and the profile's wishes over them."""
+    """The engine's defaults, with the profile's values over them."""
     wishes = spec.placement
     tolerations = [
         toleration.model_dump(exclude_defaults=True) for toleration in (*settings.tolerations, *wishes.tolerations)
@@ -343,7 +344,8 @@ def _placement(settings: KubernetesSettings, spec: LaunchSpec, gpu_types: Sequen
 
 
 def _with_gpu_types(affinity: Mapping[str, Any], label: str, values: Sequence[str]) -> Json:
-    """An affinity that asks for one of these GPU types besides all else: each of its alternatives gets the wish."""
+    """An affinity that asks for one of these GPU types besides all else: each of its alternatives gets the
+    condition."""
     wish = {"key": label, "operator": "In", "values": list(values)}
     changed = copy.deepcopy(dict(affinity))
     node = changed.setdefault("nodeAffinity", {})

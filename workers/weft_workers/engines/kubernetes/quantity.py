@@ -6,5 +6,5 @@ from kubernetes.utils import quantity
 
 
 def number(text: str | float) -> float:
-    """Raises ValueError for what is none."""
+    """Raises ValueError for any other text."""
     return float(quantity.parse_quantity(text))  # type: ignore[no-untyped-call]

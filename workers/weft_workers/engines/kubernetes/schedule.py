@@ -1,4 +1,4 @@
-"""The scheduler's words, as a user understands them. Pure."""
+"""The scheduler's messages, in words for users. Pure."""
 
 from __future__ import annotations
 

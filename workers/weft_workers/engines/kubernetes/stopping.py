@@ -15,9 +15,9 @@ _logger = logging.getLogger(__name__)
 
 _AT_LEAST = 1
 """Seconds of grace. With 0 the server forgets the pod at once, whether its processes have ended or not."""
-_SLACK = timedelta(seconds=2)  # of timestamps in whole seconds, and of those who count the rest of a grace
+_SLACK = timedelta(seconds=2)  # of timestamps in whole seconds, and of callers that compute the rest of a grace
 _OVERDUE = timedelta(minutes=2)
-"""After a pod's grace: a kubelet that answers and can't end it (a hung device, say) is not waited for any longer."""
+"""After a pod's grace: how long to wait for a kubelet that answers but can't end the pod (a hung device, say)."""
 _KUEUE = "kueue.x-k8s.io"
 _KUEUE_VERSIONS = ("v1beta1", "v1beta2")
 
@@ -48,14 +48,14 @@ class Stopper:
         metadata = pod["metadata"]
         ends = explain.moment(metadata.get("deletionTimestamp"))
         if ends is None:
-            # What has not started yet, or has ended, has nothing to save.
+            # A pod that has not started yet, or has ended, has nothing to save.
             seconds = math.ceil(grace.total_seconds()) if explain.is_running(pod) else 0
             self._delete(pod, max(_AT_LEAST, seconds))
         elif not explain.is_over(pod):
             began = ends - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
             wanted = now + grace
             if now >= ends + _OVERDUE or (now >= min(ends, wanted) and self._is_silent(pod, now)):
-                # Nobody can confirm its end. Its token opens nothing any more: whatever it still does is fenced.
+                # Its end can't be confirmed. Its token is no longer valid, so it is fenced.
                 _logger.warning("pod %s does not end, or its node is silent: forgetting it", metadata["name"])
                 self._delete(pod, 0)
             elif wanted < ends - _SLACK:
@@ -116,7 +116,7 @@ class Stopper:
         )
 
     def _quietly(self, call: str, *args: Any, **options: Any) -> None:
-        """A deletion of what may be gone already; a pod of that name may be another one by now."""
+        """A deletion of an object that may be gone already; its name may belong to another object by now."""
         try:
             self._cluster.get(call, *args, **options)
         except Refused as error:

@@ -1,4 +1,4 @@
-"""The objects that a list returns, kept current by one watch: what all jobs of a process are seen through."""
+"""The objects that a list returns, kept current by one watch, which serves all jobs of a process."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Mirror:
         call: the client's list method, with its arguments and options.
         trim: keeps of an object what is needed.
         on_deleted: called with each object whose deletion the watch reported.
-        accept: media types of list and watch, where not the whole objects are wanted.
+        accept: media types of list and watch, if only a part of the objects is needed.
         options: of the list method.
     """
 
@@ -81,7 +81,7 @@ class Mirror:
             patience: seconds to wait for the first list, or for a watch that has broken off.
 
         Raises:
-            EngineUnreachable: what is known is outdated.
+            EngineUnreachable: the known objects are outdated.
         """
         deadline = time.monotonic() + patience
         with self._changed:
@@ -233,7 +233,7 @@ class Mirror:
                 self._put(found)
 
     def _end(self, found: Json) -> None:
-        """The list or the watch says that an object is gone; ``found`` is the last that is known of it."""
+        """The list or the watch says that an object is gone; ``found`` is its last known version."""
         known_dead = _uid(found) in self._dead
         self._drop(_uid(found))
         if not known_dead:

@@ -1,15 +1,15 @@
-"""One run that is tied to whoever asked for it, for `weft run`: no worker, no database.
+"""One run that is tied to its caller, for `weft run`: no worker, no database.
 
     python -m weft_workers.engines.local attached --home HOME
 
-The first line on standard input is what to run, a JSON object: ``launch`` is a launch spec's fields. Later lines are
-``{"stop": SECONDS}``, the grace. The end of standard input means that nobody is there any more: the run is killed.
+The first line on standard input describes the run, as a JSON object: ``launch`` is a launch spec's fields. Later lines
+are ``{"stop": SECONDS}``, the grace. The end of standard input means that the caller is gone: the run is killed.
 Each line on standard output is a piece of news, a JSON object with one of the keys
 
 ``refused``   why the run can't ever be here, with FfDL's ``code``; nothing was started
-``note``      what is good to know
+``note``      a hint for the user
 ``folders``   the learners' working folders, by rank; they appear when the learners start
-``seen``      the run as the engine sees it: an Observation's fields, with a list of learners; told when it changes
+``seen``      the run as the engine sees it: an Observation's fields, with a list of learners; sent when it changes
 ``unreachable``  why the engine can't be observed just now (a full disk, say)
 ``gone``      true: nothing of the run is left; always the last one, but for ``refused``
 """
@@ -39,7 +39,7 @@ _BROKEN_OFF = timedelta(0)
 
 def attached(home: Path) -> int:
     """Serve one run from standard input; returns the process's exit code."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the asker's to hear, who then says stop
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the caller, which then sends a stop
     asked = _Lines()
     first = asked.next(None)
     if first is None:
@@ -62,7 +62,7 @@ def attached(home: Path) -> int:
 
 @dataclass
 class _Watch:
-    """Tells what happens to a run, and stops it when that is asked for."""
+    """Reports the events of a run, and stops it on request."""
 
     engine: LocalEngine
     run_name: str
@@ -131,8 +131,8 @@ def _read(line: bytes) -> LaunchSpec:
 
 
 def _large_enough(spec: LaunchSpec) -> tuple[LocalSettings, str]:
-    """A gang that is made for larger machines is tried out all the same: CPUs and memory are shared, if need be more
-    than there are. (GPUs can't be.)"""
+    """A gang for larger machines runs all the same: its learners share the CPUs and the memory, even if they ask for
+    more than there is. (GPUs can't be shared.)"""
     settings = LocalSettings(isolation="none")  # it is the user's own program, on the user's own machine
     machine = Machine.of(settings)
     cpus, memory = spec.resources.cpus * spec.learners, spec.resources.memory * spec.learners

@@ -1,4 +1,4 @@
-"""The local engine: run folders in, run folders out. Whatever lives longer than a call is in ``supervision``."""
+"""The local engine: it writes and reads run folders. The processes that outlive a call are in ``supervision``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ from weft_workers.supervision.waits import Recipe
 _logger = logging.getLogger(__name__)
 _DRAFT = ".new-"  # prefix of folders that are being made
 _START_SECONDS = 10.0
-# What a learner gets of the worker's own environment: the machine's ways to the network and its libraries.
+# The variables that a learner gets from the worker's own environment: the machine's ways to the network and its
+# libraries.
 _INHERITED = re.compile(
     r"LD_LIBRARY_PATH|LANG|LC_\w+|TZ|SSL_CERT_(FILE|DIR)|(REQUESTS|AWS|CURL)_CA_BUNDLE|(HTTPS?|ALL|NO)_PROXY",
     re.IGNORECASE,
@@ -53,7 +54,7 @@ class LocalEngine:
 
     Args:
         home: holds the runs' folders and the cache; engines and workers that share it see the same runs.
-        images: what learners run in.
+        images: the images that learners run in.
         outgoing: knows which hosts of manifests' URLs may be called; None: those of the internet.
     """
 
@@ -229,7 +230,7 @@ class LocalEngine:
     ) -> dict[str, str]:
         """A learner's environment: nothing of the server's but what :data:`_INHERITED` allows."""
         work = run.learner(rank)
-        ours = os.path.join(sys.prefix, "bin")  # the server's own programs are none of the learner's
+        ours = os.path.join(sys.prefix, "bin")  # the server's own programs are not for the learner
         path = [part for part in os.environ.get("PATH", os.defpath).split(os.pathsep) if part and part != ours]
         return {
             "LANG": "C.UTF-8",
@@ -281,7 +282,7 @@ class LocalEngine:
         """Start the gang's supervisor, unless there ever was one."""
         deadline = time.monotonic() + _START_SECONDS
         while not run.started():
-            # Held: by a supervisor that comes into being right now, or for a moment by somebody who observes.
+            # Held: by a supervisor that is just starting, or for a moment by a process that observes the run.
             lock = files.take(run.lock)
             if lock is not None:
                 try:
@@ -345,7 +346,7 @@ class LocalEngine:
         return bool(spec["installation"] == self._installation and spec["engine"] == self.name)
 
     def _observe(self, run: RunFolder, spec: Mapping[str, Any]) -> Observation | None:
-        alive = run.alive()  # before the files are read: what a dead supervisor wrote is complete
+        alive = run.alive()  # before the files are read, so that the files of a dead supervisor are complete
         ranks = range(len(spec["learners"]))
         if not alive:
             alive = self._settle(run, ranks, spec.get("machine"))
@@ -374,9 +375,9 @@ class LocalEngine:
         return LearnerObservation(rank, state, node=socket.gethostname())
 
     def _settle(self, run: RunFolder, ranks: range, machine: str | None) -> bool:
-        """Do what a run's supervisors left undone when they died: have the rest of the logs and metrics sent, end what
-        is left, say how it ended, remove it. Returns whether somebody is still busy with the run; then a later
-        observation does the rest."""
+        """Complete the work of a run's dead supervisors: have the rest of the logs and metrics sent, end the remaining
+        processes, record how the run ended, and remove it. Returns whether another process is still busy with the run;
+        then a later observation does the rest."""
         if all(run.exit(rank) for rank in ranks) and run.stop_request() is None:
             return False
         with self._changing():
@@ -395,7 +396,7 @@ class LocalEngine:
         return False
 
     def _send_unsent(self, run: RunFolder) -> bool:
-        """Start a process that sends what the killed agents of a run had not sent, if there is anything.
+        """Start a process that sends the unsent lines and metrics of a run's killed agents, if there are any.
 
         It is started once in each life of the machine. If anything but a restart kills it, the rest is lost. The caller
         holds the lock of ``_changing``, and no supervisor of the run lives.
@@ -446,7 +447,7 @@ class LocalEngine:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """One at a time of all who launch, stop or remove runs in this home."""
+        """A lock: one process at a time launches, stops or removes runs in this home."""
         self._runs.mkdir(parents=True, exist_ok=True, mode=0o700)
         with files.locked(self._runs / ".lock"):
             yield

@@ -1,4 +1,5 @@
-"""The orderly end of a machine's stack: learners are taken back, and their jobs go on later at no cost of theirs."""
+"""The orderly end of a machine's stack: learners are interrupted, and their jobs go on later without using up a
+retry."""
 
 from __future__ import annotations
 

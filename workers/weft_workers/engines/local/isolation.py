@@ -1,4 +1,4 @@
-"""What a learner of this machine sees of it; see :mod:`weft_workers.supervision.sandbox`."""
+"""The view that a learner has of this machine; see :mod:`weft_workers.supervision.sandbox`."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def prepare(home: Path, engine: str, images: EnvironmentBuilder, jobs: Mapping[s
     for job_id, image in jobs.items():
         try:
             recipe = images.locate(image).recipe
-        except LaunchRefused:  # the launch tells why
+        except LaunchRefused:  # the launch reports why
             continue
         if recipe is None or recipe.is_complete():
             continue

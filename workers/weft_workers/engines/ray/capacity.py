@@ -14,7 +14,8 @@ from weft_workers.engines.ray.client import RayClient
 from weft_workers.engines.ray.reading import Run, reserved
 
 _LAG = 15.0
-"""Seconds by which Ray's account of what is used may be late: what a learner of ours has just left is not others'."""
+"""Seconds by which Ray's account of the usage may be late: room that a learner of ours has just left is not used by
+others."""
 _BUILT_IN = ("CPU", "GPU", "memory", "object_store_memory")
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 

@@ -17,7 +17,7 @@ from weft_core.engine_settings import RaySettings
 
 _PROTECTED = "/api/version"
 _TRUST_SECONDS = 60.0
-"""How long a Ray that has asked for its token is taken to go on doing so."""
+"""How long Weft relies on a Ray that has asked for its token to go on doing so."""
 
 
 class Answered(EngineUnreachable):
@@ -168,7 +168,7 @@ class RayClient:
         answer = self._request("GET", _PROTECTED, None)
         if answer.is_success:
             raise self._error(
-                "it answers without a token, so whoever reaches it can run anything on it. Start it with "
+                "it answers without a token, so everyone who can reach it can run anything on it. Start it with "
                 "RAY_AUTH_MODE=token, or set allow_without_token = true for this engine"
             )
         if answer.status_code not in (401, 403):

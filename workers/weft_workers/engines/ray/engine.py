@@ -1,4 +1,4 @@
-"""The engine ``ray``: a run is a Ray job. Whatever lives longer than a call is in ``weft_trainer.ray_gang``."""
+"""The engine ``ray``: a run is a Ray job. The processes that outlive a call are in ``weft_trainer.ray_gang``."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ class RayEngine:
         self._ray = RayClient(name, settings)
         self._census = Census(name, settings, self._ray)
         self._stopping: dict[str, float] = {}
-        """Runs that this process has told to stop, and when first; others know by what the drivers say."""
+        """Runs that this process has asked to stop, and when first. Other processes know it from the drivers'
+        statuses."""
         self._ended: dict[str, float] = {}
         """Runs whose driver has ended, and since when this process knows."""
 
@@ -263,7 +264,7 @@ class RayEngine:
 
     @contextmanager
     def _sensible(self) -> Iterator[None]:
-        """Answers that lack what every Ray's have are as good as none."""
+        """Answers that lack fields which every Ray sends count as no answer."""
         try:
             yield
         except (LookupError, TypeError, ValueError, AttributeError) as error:

@@ -110,8 +110,8 @@ def is_done_cancel(job: Mapping[str, Any], installation: str, engine: str) -> bo
 
 
 def is_ghost(job: Mapping[str, Any]) -> bool:
-    """Whether it is nothing but the note that Ray writes of a run whose job was deleted before Ray had noticed that its
-    driver had ended."""
+    """Whether it is only the record that Ray writes of a run whose job was deleted before Ray noticed that its driver
+    had ended."""
     name, entrypoint = str(job.get("submission_id")), str(job.get("entrypoint"))
     return name.startswith("weft-") and not job.get("metadata") and entrypoint.startswith("Entrypoint not found")
 
@@ -185,7 +185,7 @@ def _learner(run: Run, rank: int, said: Mapping[str, Any], lives: bool) -> Learn
 
 
 def _taken(run: Run, rank: int, node: str) -> LearnerObservation:
-    """The driver ended before this learner did: the cluster's doing, as it runs nothing of a user's."""
+    """The driver ended before this learner did. The cluster is to blame, as the driver runs no code of a user's."""
     message = str(run.job.get("message") or "")
     if run.alone and _OOM.search(message):
         reason = "killed by Ray's memory monitor: its node was running out of memory"
