@@ -76,7 +76,8 @@ def _errors() -> list[type]:
 
 def _class(of: type, where: str = "") -> str:
     """A class with its methods."""
-    members = [_member(of, name, member) for name, member in vars(of).items() if not name.startswith("_")]
+    ours = [base for base in of.__mro__ if base.__module__.startswith("weft.")]
+    members = [_member(of, name, member) for base in ours for name, member in vars(base).items() if name[0] != "_"]
     made = fenced(_signature(vars(of)["__init__"], of.__name__), "python") if of is weft.Client else ""
     fields = _fields(of) if dataclasses.is_dataclass(of) else ""
     return blocks([f"## {code(of.__name__)}", where, made, document(own_doc(of)), fields, *members])

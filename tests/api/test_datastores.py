@@ -107,6 +107,7 @@ def test_objects_go_in_and_out_by_presigned_urls(ann: Person, cos: S3Settings) -
     assert answer.status_code == 201, answer.text
     upload = answer.json()
     assert upload["upload_id"] is None
+    assert "X-Amz-Expires=900&" in upload["parts"][0]["url"], "a sign-out does not end it"
     assert httpx.put(upload["parts"][0]["url"], content=b"abc", timeout=60).status_code == 200
     assert container in ann.http.get(f"{base}/objects").json()["containers"]
     listed = ann.http.get(f"{base}/objects", params={"container": container, "prefix": "a/"}).json()
@@ -114,6 +115,7 @@ def test_objects_go_in_and_out_by_presigned_urls(ann: Person, cos: S3Settings) -
     assert listed["next_cursor"] is None
     download = ann.http.post(f"{base}/downloads", json={"container": container, "key": "a/b c.gz"}).json()
     assert download["size"] == 3
+    assert "X-Amz-Expires=900&" in download["url"]
     assert httpx.get(download["url"], timeout=60).content == b"abc"
     answer = ann.http.post(f"{base}/downloads", json={"container": container, "key": "none"})
     assert (answer.status_code, code_of(answer)) == (404, "not_found")

@@ -342,8 +342,10 @@ def test_roles_projects_and_unknown_endpoints(
     assert api.client().get("/api/2.0/mlflow/runs/get?run_id=x").json()["error_code"] == "UNAUTHENTICATED"
 
 
-def test_what_is_refused(api: Api, ann: Person, sign_in: Callable[..., MlflowClient]) -> None:
-    """In MLflow's words where it has some; never a 5xx."""
+def test_what_is_refused(
+    api: Api, ann: Person, sign_in: Callable[..., MlflowClient], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In MLflow's words where it has some; never a 5xx. The server's log names each."""
     run_id = sign_in(ann.token).create_run("0").info.run_id
 
     def post(path: str, **body: Any) -> tuple[int, str]:
@@ -362,6 +364,8 @@ def test_what_is_refused(api: Api, ann: Person, sign_in: Callable[..., MlflowCli
         {"key": "a", "value": 1, "step": 2**64},
     ):
         assert post("runs/log-metric", run_id=run_id, **metric) == wrong, metric
+    told = [line for line in capsys.readouterr().out.splitlines() if "runs/log-metric status=400" in line]
+    assert (len(told), all("[info " in line for line in told)) == (8, True)
     assert post("runs/log-metric", run_id=run_id, key="a", value="NaN", timestamp="5", step="7") == (200, "")
     many = [{"key": f"m{n}", "value": n, "timestamp": 1, "step": 0} for n in range(1001)]
     assert post("runs/log-batch", run_id=run_id, metrics=many) == wrong

@@ -16,7 +16,10 @@ from tests.cli.conftest import Weft
 from weft.client import Client
 from weft.errors import InvalidScript
 from weft.exits import ExitCode
-from weft.slurm import Batch, Directive, make_batch, read_script, seconds, span, take_option
+from weft.slurm.batch import Batch, make_batch
+from weft.slurm.directives import Directive, take_option
+from weft.slurm.script import read_script
+from weft.slurm.times import seconds, span
 
 __all__ = ["api", "api_settings"]  # fixtures
 
@@ -121,6 +124,9 @@ def test_what_directives_become(words: str, keys: dict[str, Any]) -> None:
         ("--time=tomorrow", "expected M, M:S, H:M:S, D-H"),
         ("--array=1-", "expected indices such as 0-7"),
         ("--array=0-5000", "expected at most 1,000 indices"),
+        ("--array=0-9%2", "--array=0-9%2: Weft can't limit how many jobs of an array run at once"),
+        ("--array=0-9%2", "leave out %2, or give --array=0-9 on the command line"),
+        ("--array=0-9%0", "expected a number from 1 after %"),
         ("-d afterok:job-1:job-2", "`weft logs --follow job-1 && weft logs --follow job-2 && weft sbatch SCRIPT`"),
         (
             "-d afternotok:job-1,afterany:job-2",
@@ -216,9 +222,10 @@ def test_spans() -> None:
 
 
 def test_an_array_is_one_job_for_each_index() -> None:
-    made = batch("--array=1,5-9:2%3 --export=NONE,A=b -J digits")
+    made = batch("--array=1,5-9:2%4 --export=NONE,A=b -J digits")
     assert made.array == [1, 5, 7, 9]
-    assert any("%3 has no effect" in note for note in made.notes)
+    assert not any("array" in note for note in made.notes), "a limit of all four limits nothing"
+    assert batch("--array=0-9%2", "--array=0-9").array == list(range(10)), "the command line replaces the directive"
     manifests = made.manifests({"name": "digits", "learners": 1, "env": made.env})
     assert [manifest["name"] for manifest in manifests] == ["digits-1", "digits-5", "digits-7", "digits-9"]
     [number] = {manifest["labels"]["array"] for manifest in manifests}

@@ -125,7 +125,9 @@ def put_container(name: DatastoreName, container: Container, context: Ctx, who: 
     openapi_extra=audited("datastores.upload", "object"),
 )
 def post_upload(name: DatastoreName, body: UploadBody, context: Ctx, who: Editor, key: KeyHeader = None) -> Upload:
-    """PUT each part to its URL. An object of up to 64 MiB has a single part, and exists as soon as that is uploaded."""
+    """PUT each part to its URL. An object of up to 64 MiB has a single part, and exists as soon as that is uploaded.
+    A PUT must begin within 15 minutes. The same request with the same `Idempotency-Key` gets new URLs for the same
+    upload."""
     request = once(context.settings, key, f"POST /datastores/{name}/uploads", body.model_dump())
     return transfers.begin_upload(context, who, name, body, request)
 
@@ -149,4 +151,5 @@ def complete_upload(name: DatastoreName, body: CompleteBody, context: Ctx, who: 
     openapi_extra=unaudited("it only reads"),
 )
 def post_download(name: DatastoreName, body: DownloadBody, context: Ctx, who: Viewer) -> Download:
+    """The GET must begin within 15 minutes, and may take longer."""
     return transfers.begin_download(context, who, name, body)

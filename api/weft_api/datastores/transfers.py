@@ -24,7 +24,9 @@ from weft_api.storage.clients import users_store
 
 _PART = 64 << 20
 _MOST_PARTS = 10_000  # S3's own limit
-_URL_SECONDS = 24 * 3600
+_URL_SECONDS = 15 * 60
+"""A URL opens the store without a sign-in, and a sign-out does not end it. A transfer that has begun goes on; for what
+remains, the client asks again."""
 
 
 def list_objects(
@@ -49,7 +51,7 @@ def create_container(context: Context, who: Principal, name: str, container: str
 
 
 def begin_upload(context: Context, who: Principal, name: str, body: UploadBody, once: Once) -> Upload:
-    """URLs to PUT an object to: one for a small object, one a part for a large one."""
+    """URLs to PUT an object to: one for a small object, one a part for a large one. A repeated request has new ones."""
     about("object", f"{name}/{body.container}/{body.key}")
     with context.database.transaction() as session:
         earlier = once.seen(who.scope(session))

@@ -119,7 +119,9 @@ class Observed:
 
     def _note(self, scope: MutableMapping[str, Any], status: int, seconds: float) -> None:
         self._metrics.requests.labels(scope["method"], _route(scope), str(status)).observe(seconds)
-        level = log.debug if scope["path"] in _QUIET and status < 500 else log.info
+        # Of the frequent calls, only those are logged that were refused: what they brought may be lost. Too many
+        # requests come again, and would fill the log.
+        level = log.debug if scope["path"] in _QUIET and (status < 400 or status == 429) else log.info
         level(
             "request",
             method=scope["method"],

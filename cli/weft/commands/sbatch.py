@@ -16,7 +16,9 @@ from weft.commands.submitting import FollowOption, SaveOption, save_manifest, sh
 from weft.errors import InvalidManifest
 from weft.exits import ExitCode
 from weft.script import as_job, as_yaml
-from weft.slurm import Directive, make_batch, read_script, take_option
+from weft.slurm.batch import make_batch
+from weft.slurm.directives import Directive, take_option
+from weft.slurm.script import read_script
 from weft.ui import problems
 from weft.ui.console import say, show_json
 

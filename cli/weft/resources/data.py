@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -269,23 +271,27 @@ class Data:
 
     def _put_one(self, place: Place, item: Item, progress: Progress) -> None:
         base = f"/datastores/{segment(place.store)}"
-        begun = self._transport.json(
-            "POST",
-            f"{base}/uploads",
-            json={"container": place.container, "key": item.key, "size": item.size, "create_container": True},
-        )
-        etags = Parts(self._http).send(item.path, plan(begun["parts"]), progress)
+        body = {"container": place.container, "key": item.key, "size": item.size, "create_container": True}
+        headers = {"Idempotency-Key": str(uuid.uuid4())}
+
+        def begin() -> dict[str, Any]:
+            return self._transport.json("POST", f"{base}/uploads", json=body, headers=headers)
+
+        begun = begin()
+        etags = Parts(self._http).send(item.path, plan(begun["parts"]), progress, lambda: plan(begin()["parts"]))
         if upload_id := begun.get("upload_id"):
-            body = {"container": place.container, "key": item.key, "upload_id": upload_id, "etags": etags}
-            self._transport.json("POST", f"{base}/uploads:complete", json=body)
+            whole = {"container": place.container, "key": item.key, "upload_id": upload_id, "etags": etags}
+            self._transport.json("POST", f"{base}/uploads:complete", json=whole)
 
     def _get_one(self, place: Place, item: Item, progress: Progress) -> None:
-        where = self._transport.json(
-            "POST",
-            f"/datastores/{segment(place.store)}/downloads",
-            json={"container": place.container, "key": item.key},
-        )
-        download(presigned(self._http, str(where["url"])), item.path, progress)
+        route, body = f"/datastores/{segment(place.store)}/downloads", {"container": place.container, "key": item.key}
+
+        def open_at(headers: Mapping[str, str]) -> AbstractContextManager[httpx.Response]:
+            # A URL ends soon, so each try has its own.
+            url = str(self._transport.json("POST", route, json=body)["url"])
+            return presigned(self._http, url)(headers)
+
+        download(open_at, item.path, progress)
 
 
 def _inside(folder: Path, key: str) -> Path:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
-
-import httpx
 
 from weft.bundle import manifest_in, open_bundle
 from weft.errors import (
@@ -27,12 +24,10 @@ from weft.errors import (
 )
 from weft.models import (
     TERMINAL,
-    Attempt,
     Checkpoint,
     Delivery,
     Event,
     FileInfo,
-    Framework,
     Gap,
     Json,
     LogLine,
@@ -41,31 +36,22 @@ from weft.models import (
     parse_time,
 )
 from weft.resources.code import send
-from weft.resources.logs import Log, Which
-from weft.resources.metrics import Curve, Metrics, MetricValues, Point, Series
-from weft.resources.watch import Item, watch
-from weft.transport.http import Query, Transport, segment
-from weft.transport.sse import PATIENCE, Follower
-from weft.transport.transfer import Progress, download, silent
+from weft.resources.job_files import job_path
+from weft.resources.job_record import JobRecord, read_record
+from weft.resources.job_streams import JobStreams
+from weft.resources.metrics import Curve, Metrics, Point, Series
+from weft.transport.http import Transport, segment
+from weft.transport.sse import PATIENCE
+from weft.transport.transfer import Progress, silent
 from weft.transport.tunnel import Tunnel
 
-_PAGE = 500
 _QUICKEST, _SLOWEST = 0.1, 2.0
 """Seconds between two requests while :meth:`Jobs.wait` waits."""
 _ID = re.compile(r"job-[0-9a-z]{12}")
-Trouble = Callable[[Unavailable], None]
-
-
-def _path(job_id: str, rest: str = "") -> str:
-    return f"/jobs/{segment(job_id)}" + (f"/{rest}" if rest else "")
-
-
-def _ignore(error: Unavailable) -> None:
-    """Ignore lost connections, which are restored automatically."""
 
 
 @dataclass(frozen=True)
-class Job:
+class Job(JobRecord):
     """A job in the state of the server's last answer; :meth:`refresh` asks again.
 
     Times are aware datetimes. ``state`` is one of QUEUED, PENDING, DOWNLOADING, PROCESSING, STORING, COMPLETED, FAILED
@@ -76,36 +62,6 @@ class Job:
     empty.
     """
 
-    id: str
-    name: str
-    state: str
-    desired: str
-    reason: str
-    error_code: str | None
-    condition: str | None
-    description: str
-    labels: Mapping[str, str]
-    engine: str
-    priority: int
-    framework: Framework
-    learners: int
-    resources: Mapping[str, Any]
-    attempt: int
-    retries: int
-    failures: int
-    code_sha256: str | None
-    rerun_of: str | None
-    checkpoint_of: Json | None
-    user: str | None
-    created_at: datetime | None
-    started_at: datetime | None
-    ended_at: datetime | None
-    queue_position: int | None
-    metric_values: Mapping[str, MetricValues]
-    params: Mapping[str, str]
-    attempts: tuple[Attempt, ...]
-    manifest: Mapping[str, Any]
-    raw: Json = field(repr=False, compare=False)
     _jobs: Jobs = field(repr=False, compare=False)
 
     @property
@@ -226,11 +182,11 @@ class Job:
         return self._jobs.download_definition(self.id, target, progress)
 
 
-class Jobs:
+class Jobs(JobStreams):
     """The jobs of the token's project. Every method raises a :class:`~weft.errors.WeftError`."""
 
     def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+        super().__init__(transport)
         self.metrics = Metrics(transport)
 
     def submit(
@@ -260,7 +216,7 @@ class Jobs:
 
     def get(self, job_id: str) -> Job:
         """A job with its attempts and its manifest."""
-        return self._job(self._transport.json("GET", _path(job_id), holds="id"))
+        return self._job(self._transport.json("GET", job_path(job_id), holds="id"))
 
     def list(
         self,
@@ -321,7 +277,7 @@ class Jobs:
         Raises:
             Conflict: the job has ended.
         """
-        return parse_time(self._transport.json("PUT", _path(job_id, "keepalive")).get("until"))
+        return parse_time(self._transport.json("PUT", job_path(job_id, "keepalive")).get("until"))
 
     def tunnel(self, job_id: str, kind: str, *, learner: int = 1, **opening: Any) -> Tunnel:
         """A tunnel into a learner of a running job (docs/into-a-job.md).
@@ -336,7 +292,7 @@ class Jobs:
             Conflict: no learner of the job runs.
             Unavailable: the server or the learner does not answer.
         """
-        return self._transport.tunnel(_path(job_id, f"tunnels/{segment(kind)}?learner={learner}"), opening)
+        return self._transport.tunnel(job_path(job_id, f"tunnels/{segment(kind)}?learner={learner}"), opening)
 
     def halt(self, job_id: str, grace_seconds: int | None = None) -> Job:
         """Stop the job's learners (SIGTERM, after ``grace_seconds`` SIGKILL) and keep what the job has stored.
@@ -347,7 +303,7 @@ class Jobs:
             Conflict: the job is COMPLETED or FAILED.
         """
         body = {} if grace_seconds is None else {"grace_seconds": grace_seconds}
-        return self._job(self._transport.json("POST", _path(job_id, "halt"), json=body))
+        return self._job(self._transport.json("POST", job_path(job_id, "halt"), json=body))
 
     def resume(self, job_id: str) -> Job:
         """Queue a halted or failed job again; it continues from its last checkpoint.
@@ -355,7 +311,7 @@ class Jobs:
         Raises:
             Conflict: the job is in another state.
         """
-        return self._job(self._transport.json("POST", _path(job_id, "resume"), json={}))
+        return self._job(self._transport.json("POST", job_path(job_id, "resume"), json={}))
 
     def rerun(
         self,
@@ -388,7 +344,7 @@ class Jobs:
             body["from_checkpoint"] = from_checkpoint
         if code_sha256 is not None:
             body["code_sha256"] = code_sha256
-        return self._job(self._transport.json("POST", _path(job_id, "rerun"), json=body))
+        return self._job(self._transport.json("POST", job_path(job_id, "rerun"), json=body))
 
     def _send(self, code: Path) -> str:
         with open_bundle(code, leave_out=manifest_in(code)) as bundle:
@@ -401,12 +357,12 @@ class Jobs:
 
     def checkpoints(self, job_id: str) -> Sequence[Checkpoint]:
         """The stored checkpoints of a job, newest first. Each learner that writes checkpoints has its own."""
-        page = self._transport.json("GET", _path(job_id, "checkpoints"))
+        page = self._transport.json("GET", job_path(job_id, "checkpoints"))
         return [Checkpoint.from_json(checkpoint) for checkpoint in page.get("checkpoints") or []]
 
     def deliveries(self, job_id: str) -> Sequence[Delivery]:
         """The newest 1000 notifications of a job, by its manifest's ``notify``. The newest event comes first."""
-        page = self._transport.json("GET", _path(job_id, "deliveries"), params={"limit": 1000})
+        page = self._transport.json("GET", job_path(job_id, "deliveries"), params={"limit": 1000})
         return [Delivery.from_json(delivery) for delivery in page.get("deliveries") or []]
 
     def replay_delivery(self, job_id: str, delivery_id: str) -> Delivery:
@@ -415,161 +371,12 @@ class Jobs:
         Raises:
             NotFound: the job has no such delivery.
         """
-        path = _path(job_id, f"deliveries/{segment(delivery_id)}/replay")
+        path = job_path(job_id, f"deliveries/{segment(delivery_id)}/replay")
         return Delivery.from_json(self._transport.json("POST", path))
 
     def delete(self, job_id: str) -> None:
         """Stop the job, and remove it, its logs, and its results in the installation's own store."""
-        self._transport.request("DELETE", _path(job_id))
-
-    # --- events and logs -------------------------------------------------------------------------------------------
-
-    def events(self, job_id: str, *, after: int | None = None) -> Iterator[Event]:
-        """The events so far, oldest first; only events after the event with the id ``after``."""
-        while True:
-            page = self._transport.json("GET", _path(job_id, "events"), params={"after": after, "limit": _PAGE})
-            events = [Event.from_json(event) for event in page.get("events") or []]
-            yield from events
-            if len(events) < _PAGE:
-                return
-            after = events[-1].id
-
-    def follow_events(
-        self, job_id: str, *, after: int | None = None, on_trouble: Trouble = _ignore, patience: float = PATIENCE
-    ) -> Iterator[Event]:
-        """The events so far and the new ones, until the job has ended. Lost connections are restored.
-
-        Raises:
-            Unavailable: no contact for ``patience`` seconds.
-        """
-        for event in Follower(
-            self._transport,
-            _path(job_id, "events"),
-            params={"after": after},
-            after=after,
-            finished=lambda: self.get(job_id).is_terminal,
-            on_trouble=on_trouble,
-            patience=patience,
-        ):
-            if "id" in event.data and "kind" in event.data:
-                yield Event.from_json(event.data)
-
-    def logs(self, job_id: str, **which: Any) -> Iterator[LogLine]:
-        """The log so far, in order. ``which`` are the attributes of :class:`~weft.resources.logs.Which`:
-
-        Args:
-            learner: only lines of this learner, from 1.
-            attempt: only lines of this attempt, from 1.
-            tail: only the last ``tail`` lines.
-            since: only lines since this time: ISO 8601, milliseconds since the epoch, or an age such as ``30s``.
-            at: start with the first line at or after this time.
-            start, end: the numbers of the first and the last line.
-        """
-        return Log(self._transport, job_id, Which(**which)).read()
-
-    def search_logs(
-        self, job_id: str, text: str, *, regex: bool = False, case: bool = False, context: int = 0, **which: Any
-    ) -> Iterator[LogMatch]:
-        """The lines so far that contain ``text``, in order.
-
-        Args:
-            text: a substring, or with ``regex`` a regular expression in RE2's syntax.
-            case: whether the search is case-sensitive.
-            context: number of lines before and after each match, up to 20.
-            which: see :meth:`logs`; all except ``tail``.
-
-        Raises:
-            ApiError: ``text`` is not a valid regular expression.
-        """
-        return Log(self._transport, job_id, Which(**which)).search(text, regex=regex, case=case, context=context)
-
-    def training_data(
-        self, job_id: str, kind: str, *, pagesize: int = 20, pos: int = 0, since_time: str = ""
-    ) -> Sequence[Json]:
-        """A page of FfDL's ``loglines`` or ``emetrics``, in its form (docs/from-ffdl.md).
-
-        Args:
-            pos: number of the first record, from 1; negative: counted from the end.
-            since_time: start of the page: milliseconds since the epoch, a span such as ``1h30m``, or a date; ``pos``
-                then has no effect.
-        """
-        params: Query = {"pagesize": pagesize, "pos": pos, "since_time": since_time}
-        return list(self.ffdl(f"/logs/{segment(job_id)}/{kind}", params)["models"])
-
-    def ffdl(self, path: str, params: Query | None = None) -> dict[str, Any]:
-        """The answer of FfDL's API for a path below ``/v1``, in its form (docs/from-ffdl.md)."""
-        return self._transport.json("GET", path, params=params, base="/v1")
-
-    def follow_logs(
-        self,
-        job_id: str,
-        *,
-        on_trouble: Trouble = _ignore,
-        patience: float = PATIENCE,
-        complete: bool = True,
-        **which: Any,
-    ) -> Iterator[LogLine | StateChange | Gap]:
-        """The log so far and the new lines, until the job has ended, retries included.
-
-        Each line comes once, even if connections are lost or the server restarts. Among the lines are the values
-        :class:`~weft.models.StateChange`; the last one is ``final``.
-
-        Args:
-            complete: False: if the caller reads too slowly, the server leaves out lines, and a
-                :class:`~weft.models.Gap` takes their place.
-            which: see :meth:`logs`; all except ``end``.
-
-        Raises:
-            Unavailable: no contact for ``patience`` seconds.
-        """
-        return Log(self._transport, job_id, Which(**which)).follow(on_trouble, patience, complete=complete)
-
-    def watch(self, job_id: str, *, on_trouble: Trouble = _ignore, complete: bool = True) -> Iterator[Item]:
-        """Events and log lines together, until the job has ended, as ``weft train --follow`` shows them."""
-        log = self.follow_logs(job_id, on_trouble=on_trouble, complete=complete)
-        return watch(self.follow_events(job_id, on_trouble=on_trouble), log)
-
-    # --- files -----------------------------------------------------------------------------------------------------
-
-    def files(self, job_id: str) -> Sequence[FileInfo]:
-        """The files of the job's results so far."""
-        page = self._transport.json("GET", _path(job_id, "files"))
-        return [FileInfo.from_json(file) for file in page.get("files") or []]
-
-    def download_file(self, job_id: str, path: str, target: str | Path, progress: Progress = silent) -> Path:
-        """Download one file of the results.
-
-        Raises:
-            TransferError: the download failed.
-        """
-        quoted = "/".join(segment(part) for part in path.split("/"))
-        return self._download(_path(job_id, f"files/{quoted}"), target, progress)
-
-    def download_trained_model(self, job_id: str, target: str | Path, progress: Progress = silent) -> Path:
-        """Download all results as a zip.
-
-        Raises:
-            Conflict: there are no results.
-            TransferError: the download failed.
-        """
-        return self._download(_path(job_id, "trained-model"), target, progress)
-
-    def download_definition(self, job_id: str, target: str | Path, progress: Progress = silent) -> Path:
-        """Download the submitted code as a zip.
-
-        Raises:
-            NotFound: the job has no code.
-            TransferError: the download failed.
-        """
-        return self._download(_path(job_id, "definition"), target, progress)
-
-    def _download(self, path: str, target: str | Path, progress: Progress) -> Path:
-        def open_at(headers: Mapping[str, str]) -> AbstractContextManager[httpx.Response]:
-            return self._transport.stream("GET", path, headers=headers)
-
-        target = Path(target)
-        download(open_at, target, progress)
-        return target
+        self._transport.request("DELETE", job_path(job_id))
 
     # --- waiting ---------------------------------------------------------------------------------------------------
 
@@ -639,39 +446,4 @@ class Jobs:
         return self.get(fitting[0].id)
 
     def _job(self, data: Json) -> Job:
-        framework = data.get("framework") or {}
-        return Job(
-            id=str(data["id"]),
-            name=str(data.get("name") or ""),
-            state=str(data.get("state") or ""),
-            desired=str(data.get("desired") or ""),
-            reason=str(data.get("reason") or ""),
-            error_code=data.get("error_code"),
-            condition=data.get("condition"),
-            description=str(data.get("description") or ""),
-            labels=data.get("labels") or {},
-            engine=str(data.get("engine") or ""),
-            priority=int(data.get("priority") or 0),
-            framework=Framework(*(str(framework.get(k) or "") for k in ("name", "version", "launcher", "command"))),
-            learners=int(data.get("learners") or 1),
-            resources=data.get("resources") or {},
-            attempt=int(data.get("attempt") or 0),
-            retries=int(data.get("retries") or 0),
-            failures=int(data.get("failures") or 0),
-            code_sha256=data.get("code_sha256"),
-            rerun_of=data.get("rerun_of"),
-            checkpoint_of=data.get("checkpoint_of"),
-            user=data.get("user"),
-            created_at=parse_time(data.get("created_at")),
-            started_at=parse_time(data.get("started_at")),
-            ended_at=parse_time(data.get("ended_at")),
-            queue_position=data.get("queue_position"),
-            metric_values={
-                name: MetricValues.from_json(values) for name, values in (data.get("metrics") or {}).items()
-            },
-            params=data.get("params") or {},
-            attempts=tuple(Attempt.from_json(attempt) for attempt in data.get("attempts") or ()),
-            manifest=data.get("manifest") or {},
-            raw=data,
-            _jobs=self,
-        )
+        return Job(**vars(read_record(data)), _jobs=self)

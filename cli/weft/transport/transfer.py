@@ -44,6 +44,26 @@ class Part:
     size: int
 
 
+class Renewals:
+    """The parts of an upload, whose URLs end before a long upload does.
+
+    Args:
+        ask: asks the server for the same parts with new URLs.
+    """
+
+    def __init__(self, parts: Sequence[Part], ask: Callable[[], Sequence[Part]]) -> None:
+        self._urls = {part.number: part.url for part in parts}
+        self._ask = ask
+        self._lock = threading.Lock()
+
+    def renew(self, number: int, refused: str) -> str:
+        """A new URL for a part. Parts that are refused at the same time share one request."""
+        with self._lock:
+            if self._urls[number] == refused:
+                self._urls = {part.number: part.url for part in self._ask()}
+            return self._urls[number]
+
+
 class Parts:
     """Sends the parts of files, ``PARALLEL`` at a time. Several files may share an object."""
 
@@ -58,17 +78,27 @@ class Parts:
         self._delays = tuple(delays)
         self._sleep = sleep
 
-    def send(self, path: Path, parts: Sequence[Part], progress: Progress = silent) -> list[str]:
+    def send(
+        self,
+        path: Path,
+        parts: Sequence[Part],
+        progress: Progress = silent,
+        ask: Callable[[], Sequence[Part]] | None = None,
+    ) -> list[str]:
         """Upload all parts of ``path``; returns their ETags in the order of the parts.
+
+        Args:
+            ask: asks the server for the same parts with new URLs; None: the URLs last for long enough.
 
         Raises:
             TransferError: a part could not be sent, even after retries, or the file has changed meanwhile.
         """
+        renewals = Renewals(parts, ask) if ask else None
         if len(parts) == 1:
-            return [self._send_part(path, parts[0], progress, threading.Event())]
+            return [self._send_part(path, parts[0], progress, threading.Event(), renewals)]
         given_up = threading.Event()
         with ThreadPoolExecutor(PARALLEL, thread_name_prefix="weft-part") as pool:
-            futures = [pool.submit(self._send_part, path, part, progress, given_up) for part in parts]
+            futures = [pool.submit(self._send_part, path, part, progress, given_up, renewals) for part in parts]
             try:
                 return [future.result() for future in futures]
             except BaseException:
@@ -77,8 +107,10 @@ class Parts:
                 pool.shutdown(cancel_futures=True)
                 raise
 
-    def _send_part(self, path: Path, part: Part, progress: Progress, given_up: threading.Event) -> str:
-        failure = ""
+    def _send_part(
+        self, path: Path, part: Part, progress: Progress, given_up: threading.Event, renewals: Renewals | None
+    ) -> str:
+        failure, url, renewed = "", part.url, False
         for delay in (*self._delays, None):
             sent = 0
 
@@ -92,13 +124,17 @@ class Parts:
                     yield block
 
             try:
-                response = self._http.put(part.url, content=chunks(), headers={"Content-Length": str(part.size)})
+                response = self._http.put(url, content=chunks(), headers={"Content-Length": str(part.size)})
             except httpx.TransportError as error:
-                failure = store_unreachable(part.url, error)
+                failure, renewed = store_unreachable(url, error), False
             else:
                 if response.is_success:
                     return str(response.headers.get("etag", ""))
                 failure = _refusal(response)
+                if response.status_code == 403 and renewals is not None and not renewed:
+                    progress(-sent)
+                    url, renewed = renewals.renew(part.number, url), True
+                    continue
                 if response.status_code < 500 and response.status_code not in (408, 429):
                     raise TransferError(f"{path} was not stored: {failure}")
             progress(-sent)

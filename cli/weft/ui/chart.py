@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import TypeGuard
+from typing import Literal, TypeGuard
 
 from rich.text import Text
 
 from weft.resources.metrics import Axis, Curve
 
+XAxis = Axis | Literal["trial"]
 _COLOURS = ("cyan", "yellow", "green", "magenta", "red", "blue", "bright_cyan", "bright_yellow")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _BRAILLE = 0x2800
@@ -35,7 +36,7 @@ class ChartStyle:
     """Whether y is logarithmic."""
 
 
-def chart(title: str, curves: Sequence[tuple[str, Curve]], axis: Axis, style: ChartStyle) -> list[Text]:
+def chart(title: str, curves: Sequence[tuple[str, Curve]], axis: XAxis, style: ChartStyle) -> list[Text]:
     """The lines of a chart of labelled curves."""
     values = [value for _, curve in curves for value in (*curve.min, *curve.max) if _shown(value, style)]
     xs = [x for _, curve in curves for x in curve.x]
@@ -182,7 +183,7 @@ def _body(canvas: _Canvas, labels: Sequence[str], margin: int, style: ChartStyle
     return lines
 
 
-def _x_labels(start: int, stop: int, axis: Axis, margin: int, columns: int) -> Text:
+def _x_labels(start: int, stop: int, axis: XAxis, margin: int, columns: int) -> Text:
     left, middle, right = (_x_label(x, axis, stop - start) for x in (start, (start + stop) // 2, stop))
     line = list(" " * (margin + 2 + columns))
     for text, at in (
@@ -197,9 +198,9 @@ def _x_labels(start: int, stop: int, axis: Axis, margin: int, columns: int) -> T
     return Text("".join(line).rstrip(), style="dim")
 
 
-def _x_label(x: int, axis: Axis, span: int) -> str:
-    if axis == "step":
-        return f"step {x:,}"
+def _x_label(x: int, axis: XAxis, span: int) -> str:
+    if axis != "time":
+        return f"{axis} {x:,}"
     then = datetime.fromtimestamp(x / 1000, UTC).astimezone()
     return then.strftime("%H:%M:%S" if span < 20 * 3_600_000 else "%m-%d %H:%M")
 

@@ -96,7 +96,7 @@ def value_chart(sweep: SweepInfo, trials: Sequence[Trial], style: ChartStyle) ->
         best.append(better(value, best[-1]) if best else value)
     numbers = [trial.number for trial in done]
     curves = [("best so far", _curve(numbers, best)), ("trial", _curve(numbers, values))]
-    return chart(f"{sweep.metric} by trial", curves, "step", style)
+    return chart(f"{sweep.metric} by trial", curves, "trial", style)
 
 
 def _curve(x: Sequence[int], y: Sequence[float]) -> Curve:

@@ -235,6 +235,51 @@ def test_a_large_file_is_completed_with_its_tags(double: Double, client: Client,
     assert completed.json == {"container": "box", "key": "big.bin", "upload_id": "up-1", "etags": ["t1", "t2"]}
 
 
+def test_urls_that_have_ended_are_replaced(double: Double, client: Client, tmp_path: Path) -> None:
+    source = tmp_path / "big.bin"
+    source.write_bytes(CONTENT)
+    half = len(CONTENT) // 2
+
+    def begin(seen: Seen) -> Answer:
+        number = len(double.requests("POST", "datastores/default/uploads"))
+        parts = [{"number": n, "url": f"{double.url}/try/{number}/part/{n}", "size": half} for n in (1, 2)]
+        return as_json({"parts": parts, "upload_id": "up-1"})
+
+    double.on("POST", "datastores/default/uploads", begin)
+    double.on("POST", "datastores/default/uploads:complete", Answer(204))
+    ended = Answer(403, b"<Error><Message>Request has expired</Message></Error>")
+    for n in (1, 2):
+        double.on("PUT", f"/try/1/part/{n}", ended)
+        double.on("PUT", f"/try/2/part/{n}", Answer(200, b"", {"ETag": f"t{n}"}))
+    counter = Counter()
+    client.data.put(source, "box/", progress=counter)
+    first, second = double.requests("POST", "datastores/default/uploads")
+    assert first.headers["idempotency-key"] == second.headers["idempotency-key"], "or it would be another upload"
+    assert b"".join(double.requests("PUT", f"/try/2/part/{n}")[0].body for n in (1, 2)) == CONTENT
+    assert counter.total == len(CONTENT)
+    # What a new URL does not mend is an error.
+    for n in (1, 2):
+        double.on("PUT", f"/try/4/part/{n}", ended)
+        double.on("PUT", f"/try/3/part/{n}", ended)
+    with pytest.raises(TransferError, match="Request has expired"):
+        client.data.put(source, "box/")
+
+
+def test_each_try_of_a_download_has_a_url_of_its_own(double: Double, client: Client, tmp_path: Path) -> None:
+    def begin(seen: Seen) -> Answer:
+        return as_json({"url": f"{double.url}/try/{len(double.requests('POST', 'datastores/default/downloads'))}"})
+
+    listed = {"objects": [{"key": "a", "size": len(CONTENT), "modified": None}], "next_cursor": None}
+    double.on("GET", "datastores/default/objects", as_json(listed))
+    double.on("POST", "datastores/default/downloads", begin)
+    stored = Ranges(CONTENT, cuts=[700_000])
+    for number in (1, 2):
+        double.on("GET", f"/try/{number}", stored)
+    client.data.get("box/a", tmp_path / "a")
+    assert (tmp_path / "a").read_bytes() == CONTENT
+    assert stored.starts == [0, 700_000]
+
+
 @pytest.mark.parametrize("key", ["../evil", "/etc/passwd", "a/../../evil", "a\\..\\evil"])
 def test_no_object_leaves_the_target_folder(double: Double, client: Client, tmp_path: Path, key: str) -> None:
     listed = {"objects": [{"key": key, "size": 1, "modified": None}], "next_cursor": None}

@@ -28,6 +28,7 @@ def mlflow_of(**given: Any) -> dict[str, str]:
     agent = {"WEFT_API_URL": "http://weft:8080/", "WEFT_ATTEMPT_TOKEN": "weft_a_secret", "MLFLOW_TRACKING_URI": "old"}
     env = build_environment(parse_spec(spec("x") | given), cast(Folders, _Folder()), agent)
     assert "weft_a_secret" not in env.values()
+    assert env.pop("MLFLOW_DISABLE_TELEMETRY") == given.get("env", {}).get("MLFLOW_DISABLE_TELEMETRY", "true")
     return {name: value for name, value in env.items() if name.startswith("MLFLOW_")}
 
 
@@ -43,6 +44,7 @@ def test_mlflows_client_logs_to_the_job_unless_the_manifest_names_a_server() -> 
     elsewhere = {"MLFLOW_TRACKING_URI": "http://other"}
     assert mlflow_of(mlflow=access, env=elsewhere) == elsewhere
     assert mlflow_of() == {"MLFLOW_TRACKING_URI": "old"}, "an older service gives no access"
+    assert mlflow_of(env={"MLFLOW_DISABLE_TELEMETRY": "false"}) == {"MLFLOW_TRACKING_URI": "old"}
 
 
 def test_parameters_are_in_a_file_where_there_are_any() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from tests.trainer.program.test_sealing import namespaces_for, run
 from tests.wheels import make_wheel
 
 from weft_trainer.config import RUNTIME
@@ -83,6 +84,18 @@ def test_what_pip_installs_stays_in_it(image: Path, tmp_path: Path) -> None:
     assert (
         shell(venv_of(image, tmp_path / "first"), "python -c 'import weft_alpha as a; print(a.__version__)'") == "3.0"
     )
+
+
+def test_pip_works_where_the_image_is_read_only(image: Path, tmp_path: Path) -> None:
+    """As on every engine: the local one and Ray seal the image for the program, and a pod's root is read-only."""
+    if not namespaces_for(None):
+        pytest.skip("NOT RUN: this machine gives this user no namespaces")
+    newer = make_wheel(tmp_path / "wheels", "weft-alpha", "3.0", program=True)
+    venv = venv_of(image, tmp_path / "venv")
+    pip = f"pip install --quiet --no-index --disable-pip-version-check {newer}"
+    said = run(f"export PATH={venv.bin}:$PATH; {pip} && weft-alpha; touch {image}/of-the-job", image)
+    assert said.startswith("3.0\n")
+    assert "Read-only file system" in said
 
 
 def test_processes_that_programs_start_see_the_same(image: Path, tmp_path: Path) -> None:

@@ -258,6 +258,7 @@ def test_what_a_learner_may_write_is_mounted_and_limited() -> None:
     assert paths["/dev/shm"]["emptyDir"] == {"medium": "Memory", "sizeLimit": str(1 << 29)}
     env = environment(pod)
     assert all(env[name].startswith("/weft") for name in ("HOME", "WEFT_WORKDIR", "WEFT_CACHE_DIR"))
+    assert env["TMPDIR"] == "/tmp", "a `pip install` of the command writes there, into its home and below WEFT_WORKDIR"
     shm = make_pod(settings(shared_memory=5 * MIB))["spec"]["volumes"]
     assert {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(5 * MIB)}} in shm
 

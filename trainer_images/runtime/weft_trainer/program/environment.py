@@ -30,6 +30,8 @@ def build_environment(
     env |= spec.env
     if not env.keys() & {"WANDB_MODE", "WANDB_API_KEY"}:
         env["WANDB_MODE"] = "offline"  # or Weights & Biases would ask for a key, which nobody can type
+    # MLflow's telemetry changes os.environ in a thread while others read it to send a batch, which is then lost.
+    env.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     programs = [venv.bin] if venv else []
     env["PATH"] = _path(*programs, Path(sys.executable).parent, env.get("PATH", os.defpath))
     if venv:

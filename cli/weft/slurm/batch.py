@@ -1,237 +1,24 @@
-"""Batch scripts of Slurm's: their directives, and the manifest that they become."""
+"""The job that directives describe."""
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 import re
 import secrets
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from weft.errors import InvalidScript, WeftError
+from weft.errors import InvalidScript
+from weft.slurm.dependencies import instead_of
+from weft.slurm.directives import EFFECTS, REASONS, REFUSALS, Directive
+from weft.slurm.times import seconds, span
 from weft.words import count
 
-_SHORT = {
-    "J": "job-name",
-    "N": "nodes",
-    "n": "ntasks",
-    "c": "cpus-per-task",
-    "G": "gpus",
-    "t": "time",
-    "a": "array",
-    "d": "dependency",
-    "o": "output",
-    "e": "error",
-    "D": "chdir",
-    "p": "partition",
-    "A": "account",
-    "q": "qos",
-    "C": "constraint",
-    "w": "nodelist",
-    "x": "exclude",
-    "L": "licenses",
-    "M": "clusters",
-    "m": "distribution",
-    "B": "extra-node-info",
-    "H": "hold",
-    "b": "begin",
-    "i": "input",
-    "k": "no-kill",
-    "s": "oversubscribe",
-    "O": "overcommit",
-    "S": "core-spec",
-    "F": "nodefile",
-    "v": "verbose",
-    "Q": "quiet",
-    "W": "wait",
-}
-_EFFECTIVE = """
-    job-name= comment= nodes= ntasks= ntasks-per-node= ntasks-per-gpu= cpus-per-task= cpus-per-gpu= gres= gpus=
-    gpus-per-node= gpus-per-task= mem= mem-per-cpu= mem-per-gpu= time= array= export= output= error= chdir= parsable
-"""
-_WITHOUT_EFFECT = """
-    partition= account= qos= constraint= nodelist= exclude= reservation= licenses= clusters= cluster-constraint=
-    distribution= extra-node-info= exclusive=? oversubscribe overcommit contiguous spread-job use-min-nodes switches=
-    core-spec= thread-spec= sockets-per-node= cores-per-socket= threads-per-core= ntasks-per-socket= ntasks-per-core=
-    hint= mincpus= tmp= mem-bind= gpu-bind= gpu-freq= cpu-freq= acctg-freq= profile= power= network= no-kill=?
-    kill-on-invalid-dep= mail-type= mail-user= wckey= uid= gid= nice=? priority= requeue no-requeue open-mode=
-    propagate=? get-user-env=? export-file= signal= time-min= deadline= delay-boot= prefer= reboot mcs-label= verbose
-    quiet wait wait-all-nodes= ignore-pbs stepmgr
-"""
-_REFUSED = {
-    "dependency=": "Weft has no dependencies between jobs",
-    "hold": "Weft starts a job as soon as there is room: submit it when it is to run",
-    "begin=": "Weft starts a job as soon as there is room: submit it when it is to run",
-    "wrap=": "write the command into a script",
-    "input=": "redirect the input of the command in the script",
-    "test-only": "`--save` writes the manifest, and `weft validate` checks it",
-    "nodefile=": "give the number of nodes, by --nodes",
-    "gpus-per-socket=": "give the GPUs of each node, by --gpus-per-node",
-    "container=": "the framework decides the image, by --framework",
-    "container-image=": "the framework decides the image, by --framework",
-    "tres-per-task=": "give the GPUs and CPUs, by --gpus-per-task and --cpus-per-task",
-    "bb=": "a learner has no burst buffer",
-    "bbf=": "a learner has no burst buffer",
-}
-_REASONS = {
-    "signal": "a job that is halted gets SIGTERM, and time to save",
-    "requeue": "Weft restarts a job that the platform has ended; `--set retries=N` restarts one that has failed",
-    "wait": "`--follow` waits for the end of the job",
-    "mail-type": "`weft show` and the dashboard tell the state",
-    "nodelist": "a profile of the server's settings chooses nodes: `--set profile=NAME`",
-    "constraint": "a profile of the server's settings chooses nodes: `--set profile=NAME`",
-    "partition": "an engine or a profile chooses where a job runs: `--set engine=NAME`, `--set profile=NAME`",
-    "priority": "`--set priority=N` orders Weft's queue, 0 to 100",
-    "nice": "`--set priority=N` orders Weft's queue, 0 to 100",
-}
-_CONDITIONS = {"afterany": "{wait};", "afterok": "{wait} &&", "afternotok": "! {wait} &&"}
-"""What stands in a shell before the next command. Those that go on in any case come first."""
-_OTHER_CONDITIONS = {
-    "after": "a job starts as soon as there is room: submit it when the other one has started",
-    "singleton": "submit it when the other jobs of its name have ended",
-    "aftercorr": "submit each job of the array when the other one has ended",
-}
 _MOST_JOBS = 1000
 _MIB = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
-
-
-def _kinds(text: str) -> dict[str, str]:
-    """Names, and whether each has a value: ``=`` always, ``=?`` perhaps, else never."""
-    return {word.rstrip("=?"): word[len(word.rstrip("=?")) :] for word in text.split()}
-
-
-_EFFECTS = _kinds(_EFFECTIVE)
-_REFUSALS = {name.rstrip("="): reason for name, reason in _REFUSED.items()}
-_KINDS = _EFFECTS | _kinds(_WITHOUT_EFFECT) | _kinds(" ".join(_REFUSED))
-
-
-@dataclass(frozen=True)
-class Directive:
-    """An option of ``sbatch``.
-
-    Attributes:
-        name: its long name.
-        place: where it was found, such as ``train.sh:3``; empty: on the command line.
-    """
-
-    name: str
-    value: str
-    place: str = ""
-
-    def __str__(self) -> str:
-        place = f"{self.place}: " if self.place else ""
-        return f"{place}--{self.name}" + (f"={self.value}" if self.value else "")
-
-
-def take_option(words: list[str], place: str = "") -> list[Directive]:
-    """Take the option at the beginning of ``words``, with its value; several, if it is ``-vN2``.
-
-    Raises:
-        InvalidScript: Slurm has no such option, or its value is missing.
-    """
-    word, where = words.pop(0), f"{place}: " if place else ""
-
-    def following() -> str:
-        if not words:
-            raise InvalidScript(f"{where}{word} lacks its value")
-        return words.pop(0)
-
-    if word.startswith("--"):
-        given, equals, value = word[2:].partition("=")
-        name = _complete(given, where)
-        if _KINDS[name] == "=" and not equals:
-            value = following()
-        elif _KINDS[name] == "" and equals:
-            raise InvalidScript(f"{where}{word}: --{name} has no value")
-        return [Directive(name, value, place)]
-    found, letters = [], word[1:]
-    while letters:
-        letter, letters = letters[0], letters[1:]
-        if letter not in _SHORT:
-            raise InvalidScript(f"{where}unknown directive -{letter}")
-        name, value = _SHORT[letter], ""
-        if _KINDS[name] == "=":
-            value, letters = letters.removeprefix("=") or following(), ""
-        found.append(Directive(name, value, place))
-    return found
-
-
-def _complete(given: str, where: str) -> str:
-    """The name of an option; Slurm accepts the beginning of a name."""
-    if given in _KINDS:
-        return given
-    longer = [name for name in _KINDS if given and name.startswith(given)]
-    if len(longer) == 1:
-        return longer[0]
-    near = longer or difflib.get_close_matches(given, _KINDS, 1)
-    hint = f": did you mean --{' or --'.join(near)}?" if near else ""
-    raise InvalidScript(f"{where}unknown directive --{given}{hint}")
-
-
-@dataclass(frozen=True)
-class BatchScript:
-    """A batch script.
-
-    Attributes:
-        program: the program of its first line, and the program's options.
-        directives: the directives before its first command.
-        notes: what has no effect besides them, for the user.
-    """
-
-    program: Sequence[str]
-    directives: Sequence[Directive]
-    notes: Sequence[str]
-
-
-def read_script(path: Path) -> BatchScript:
-    """Raises: WeftError: the script can't be read. InvalidScript: lines of it are wrong; the text names all of them."""
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError as error:
-        raise WeftError(f"{path} can't be read: {error.strerror}") from error
-    if not lines or not lines[0].startswith("#!"):
-        raise InvalidScript(f"{path}:1: a batch script begins with #! and its program, such as #!/bin/bash")
-    directives, notes, problems = [], [], []
-    program, login = _program(lines[0])
-    if login:
-        notes.append(f"{path}:1: {login} has no effect on Weft: a learner has no login files")
-    commands = False
-    for number, line in enumerate(lines, start=1):
-        if re.match(r"#SBATCH(\s|$)", line):
-            place = f"{path}:{number}"
-            if commands:
-                notes.append(f"{place}: {line.strip()} has no effect: it comes after the first command, as in Slurm")
-                continue
-            try:
-                words = shlex.split(line.removeprefix("#SBATCH"), comments=True)
-                while words:
-                    if not words[0].startswith("-"):
-                        raise InvalidScript(f"{place}: expected a directive such as --nodes=2, found {words[0]!r}")
-                    directives += take_option(words, place)
-            except ValueError as error:
-                problems.append(f"{place}: {str(error).lower()}")
-            except InvalidScript as error:
-                problems.append(str(error))
-        elif line.strip() and not line.startswith("#"):
-            commands = True
-    if problems:
-        raise InvalidScript("\n".join(problems))
-    return BatchScript(program, directives, notes)
-
-
-def _program(line: str) -> tuple[list[str], str]:
-    """The program of a line ``#!``, by its name: learners need not have it in the same folder. And its option for a
-    login shell, which is left out: it would read files that set another PATH."""
-    words = line[2:].split()
-    if words and Path(words[0]).name == "env":
-        words = [word for word in words[1:] if word != "-S"]
-    login = next((word for word in words[1:] if word in ("-l", "--login")), "")
-    return [Path(words[0]).name if words else "bash", *(word for word in words[1:] if word != login)], login
 
 
 @dataclass
@@ -319,11 +106,11 @@ class _Reader:
     def read(self) -> Batch:
         for name, directive in self.found.items():
             if name == "dependency":
-                self.problems.append(f"{directive}: {_REFUSALS[name]}; {_instead_of(directive.value)}")
-            elif name in _REFUSALS:
-                self.problems.append(f"{directive}: {_REFUSALS[name]}")
-            elif name not in _EFFECTS:
-                reason = f": {_REASONS[name]}" if name in _REASONS else ""
+                self.problems.append(f"{directive}: {REFUSALS[name]}; {instead_of(directive.value)}")
+            elif name in REFUSALS:
+                self.problems.append(f"{directive}: {REFUSALS[name]}")
+            elif name not in EFFECTS:
+                reason = f": {REASONS[name]}" if name in REASONS else ""
                 self.notes.append(f"{directive} has no effect on Weft{reason}")
         batch = Batch()
         nodes, tasks, gpus = self._sizes(batch)
@@ -460,7 +247,7 @@ class _Reader:
             return None
 
     def _array(self) -> list[int]:
-        value, _, most = self.found["array"].value.partition("%")
+        value, percent, most = self.found["array"].value.partition("%")
         indices: list[int] = []
         for part in value.split(","):
             match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", part.strip())
@@ -470,11 +257,16 @@ class _Reader:
             indices += range(int(match[1]), int(match[2] or match[1]) + 1, int(match[3] or 1))[: _MOST_JOBS + 1]
         if len(indices) > _MOST_JOBS:
             self._wrong("array", f"expected at most {_MOST_JOBS:,} indices")
-        if most:
-            self.notes.append(
-                f"{self.found['array']}: %{most} has no effect on Weft: all jobs are queued, and run when there is room"
+        indices = list(dict.fromkeys(indices))
+        if percent and not re.fullmatch(r"[1-9]\d{0,8}", most):
+            self._wrong("array", "expected a number from 1 after %")
+        elif percent and int(most) < len(indices):
+            accepted = f"leave out %{most}, or give --array={value} on the command line, which replaces the directive"
+            self._wrong(
+                "array",
+                f"Weft can't limit how many jobs of an array run at once: all run when there is room; {accepted}",
             )
-        return list(dict.fromkeys(indices))
+        return indices
 
     def _export(self, batch: Batch) -> None:
         for word in filter(None, self.found["export"].value.split(",")):
@@ -501,46 +293,3 @@ class _Reader:
 
     def _wrong(self, name: str, words: str) -> None:
         self.problems.append(f"{self.found[name]}: {words}")
-
-
-def _instead_of(dependency: str) -> str:
-    """What does the same as ``afterok:JOB:JOB,afterany:JOB``, in words."""
-    if "?" in dependency:
-        return "`weft logs --follow JOB` waits for one of the jobs; leave out the others"
-    jobs: dict[str, list[str]] = {kind: [] for kind in _CONDITIONS}
-    for condition in dependency.split(","):
-        kind, *ids = condition.split(":")
-        if kind in _OTHER_CONDITIONS:
-            return _OTHER_CONDITIONS[kind]
-        if kind not in jobs or not all(ids) or not ids:
-            return f"expected afterok:JOB, afterany:JOB or afternotok:JOB, found {condition!r}"
-        jobs[kind] += ids
-    waits = [_CONDITIONS[kind].format(wait=f"weft logs --follow {job}") for kind in jobs for job in jobs[kind]]
-    return f"in a shell, `{' '.join(waits)} weft sbatch SCRIPT` does the same"
-
-
-def seconds(time: str) -> int | None:
-    """A time limit in seconds; None: there is none. Raises: ValueError, with a message for the user."""
-    if time.upper() in ("UNLIMITED", "INFINITE", "-1", "0"):
-        return None
-    match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", time)
-    if not match:
-        accepted = "M, M:S, H:M:S, D-H, D-H:M or D-H:M:S (days, hours, minutes, seconds), or UNLIMITED"
-        raise ValueError(f"expected {accepted}")
-    days, *rest = (int(part) if part is not None else None for part in match.groups())
-    first, second, third = rest
-    if days is not None or third is not None:
-        hours, minutes, left = first, second, third
-    else:
-        hours, minutes, left = 0, first, second
-    return (days or 0) * 86400 + (hours or 0) * 3600 + (minutes or 0) * 60 + (left or 0)
-
-
-def span(seconds: int) -> str:
-    """A duration as manifests have it: ``1d12h``."""
-    parts = []
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
-        if seconds >= size:
-            parts.append(f"{seconds // size}{unit}")
-            seconds %= size
-    return "".join(parts) or "0s"
