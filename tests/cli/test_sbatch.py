@@ -98,6 +98,18 @@ def directives(words: str) -> list[Directive]:
         ("-t UNLIMITED", {"learners": 1}),
         ("--export=ALL,LR=0.1,SEED=7", {"learners": 1, "LR": "0.1", "SEED": "7"}),
         ("--part=gpu --exclusive", {"learners": 1}),
+        (
+            "-d afterok:job-1:job-2,afterany:job-3,afternotok:job-4",
+            {
+                "learners": 1,
+                "after": [
+                    {"job": "job-1", "on": "completed"},
+                    {"job": "job-2", "on": "completed"},
+                    {"job": "job-3", "on": "ended"},
+                    {"job": "job-4", "on": "failed"},
+                ],
+            },
+        ),
     ],
 )
 def test_what_directives_become(words: str, keys: dict[str, Any]) -> None:
@@ -127,14 +139,9 @@ def test_what_directives_become(words: str, keys: dict[str, Any]) -> None:
         ("--array=0-9%2", "--array=0-9%2: Weft can't limit how many jobs of an array run at once"),
         ("--array=0-9%2", "leave out %2, or give --array=0-9 on the command line"),
         ("--array=0-9%0", "expected a number from 1 after %"),
-        ("-d afterok:job-1:job-2", "`weft logs --follow job-1 && weft logs --follow job-2 && weft sbatch SCRIPT`"),
-        (
-            "-d afternotok:job-1,afterany:job-2",
-            "--dependency=afternotok:job-1,afterany:job-2: Weft has no dependencies between jobs; in a shell, "
-            "`weft logs --follow job-2; ! weft logs --follow job-1 && weft sbatch SCRIPT` does the same",
-        ),
-        ("-d afterok:1?afterok:2", "leave out the others"),
-        ("-d singleton", "submit it when the other jobs of its name have ended"),
+        ("-d afterok:1?afterok:2", "expected ',' between them, found '?'"),
+        ("-d after:job-1+5", "Weft can't wait for the start of a job"),
+        ("-d singleton", "name the jobs that must end before"),
         ("-d afterok", "expected afterok:JOB, afterany:JOB or afternotok:JOB, found 'afterok'"),
         ("--hold", "Weft starts a job as soon as there is room"),
         ("--export=NOT_SET_AT_ALL", "the variable NOT_SET_AT_ALL is not set here"),

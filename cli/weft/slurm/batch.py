@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import InvalidScript
-from weft.slurm.dependencies import instead_of
+from weft.slurm.dependencies import predecessors
 from weft.slurm.directives import EFFECTS, REASONS, REFUSALS, Directive
 from weft.slurm.times import seconds, span
 from weft.words import count
@@ -105,9 +105,7 @@ class _Reader:
 
     def read(self) -> Batch:
         for name, directive in self.found.items():
-            if name == "dependency":
-                self.problems.append(f"{directive}: {REFUSALS[name]}; {instead_of(directive.value)}")
-            elif name in REFUSALS:
+            if name in REFUSALS:
                 self.problems.append(f"{directive}: {REFUSALS[name]}")
             elif name not in EFFECTS:
                 reason = f": {REASONS[name]}" if name in REASONS else ""
@@ -128,6 +126,8 @@ class _Reader:
                 batch.keys[key] = self.found[name].value
         if "time" in self.found and (seconds := self._time()):
             batch.keys["max_runtime"] = span(seconds)
+        if "dependency" in self.found:
+            batch.keys["after"] = self._dependency()
         if "array" in self.found:
             batch.array = self._array()
         if "export" in self.found:
@@ -138,6 +138,13 @@ class _Reader:
         if batch.env:
             batch.keys["env"] = batch.env
         return batch
+
+    def _dependency(self) -> list[dict[str, str]]:
+        try:
+            return predecessors(self.found["dependency"].value)
+        except ValueError as error:
+            self._wrong("dependency", str(error))
+            return []
 
     def _sizes(self, batch: Batch) -> tuple[int, int | None, int]:
         """Nodes, tasks of each (None: nothing says so) and GPUs of each."""

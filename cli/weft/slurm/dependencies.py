@@ -1,27 +1,30 @@
-"""Dependencies between jobs, which Weft does not have: what a shell does instead."""
+"""``--dependency``: the jobs that must end before, as the manifest's ``after`` names them."""
 
 from __future__ import annotations
 
-_CONDITIONS = {"afterany": "{wait};", "afterok": "{wait} &&", "afternotok": "! {wait} &&"}
-"""What stands in a shell before the next command. Those that go on in any case come first."""
-_OTHER_CONDITIONS = {
-    "after": "a job starts as soon as there is room: submit it when the other one has started",
-    "singleton": "submit it when the other jobs of its name have ended",
-    "aftercorr": "submit each job of the array when the other one has ended",
+_ENDINGS = {"afterok": "completed", "afternotok": "failed", "afterany": "ended"}
+_ACCEPTED = "afterok:JOB, afterany:JOB or afternotok:JOB"
+_REFUSED = {
+    "after": "Weft can't wait for the start of a job: submit this job when the other job has started",
+    "singleton": "name the jobs that must end before",
+    "aftercorr": "submit each job of the array by itself, with afterok:JOB",
 }
 
 
-def instead_of(dependency: str) -> str:
-    """What does the same as ``afterok:JOB:JOB,afterany:JOB``, in words."""
+def predecessors(dependency: str) -> list[dict[str, str]]:
+    """The jobs of ``afterok:JOB:JOB,afterany:JOB``, each with the ending that it must have.
+
+    Raises:
+        ValueError: Weft can't wait for that; the text says what it accepts.
+    """
     if "?" in dependency:
-        return "`weft logs --follow JOB` waits for one of the jobs; leave out the others"
-    jobs: dict[str, list[str]] = {kind: [] for kind in _CONDITIONS}
+        raise ValueError("a job waits for all jobs that it names: expected ',' between them, found '?'")
+    found = []
     for condition in dependency.split(","):
-        kind, *ids = condition.split(":")
-        if kind in _OTHER_CONDITIONS:
-            return _OTHER_CONDITIONS[kind]
-        if kind not in jobs or not all(ids) or not ids:
-            return f"expected afterok:JOB, afterany:JOB or afternotok:JOB, found {condition!r}"
-        jobs[kind] += ids
-    waits = [_CONDITIONS[kind].format(wait=f"weft logs --follow {job}") for kind in jobs for job in jobs[kind]]
-    return f"in a shell, `{' '.join(waits)} weft sbatch SCRIPT` does the same"
+        kind, *jobs = condition.split(":")
+        if kind in _REFUSED:
+            raise ValueError(_REFUSED[kind])
+        if kind not in _ENDINGS or not jobs or not all(jobs):
+            raise ValueError(f"expected {_ACCEPTED}, found {condition!r}")
+        found += [{"job": job, "on": _ENDINGS[kind]} for job in jobs]
+    return found
