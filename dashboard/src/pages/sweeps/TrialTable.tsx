@@ -1,6 +1,7 @@
 import { getRouteApi, Link } from "@tanstack/react-router";
 
 import { since, value } from "../../ui/format";
+import { headlineOf } from "../../ui/reason";
 import { tone } from "../../ui/StateBadge";
 import { Table } from "../../ui/Table";
 import { useNow } from "../../ui/useNow";
@@ -48,7 +49,7 @@ export function TrialTable({ sweep, trials }: { sweep: Sweep; trials: readonly T
               <td title={trial.reason}>
                 <span className="one-line">
                   <span className={`state tone-${tone(stateOf(trial))}`}>{stateOf(trial)}</span>
-                  {trial.reason && <span className="muted clip">{trial.reason.split("\n")[0]}</span>}
+                  {trial.reason && <span className="muted clip">{headlineOf(trial.reason)}</span>}
                 </span>
               </td>
               <td className="right">{value(trial.value)}</td>
