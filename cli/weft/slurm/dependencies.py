@@ -1,9 +1,10 @@
-"""Dependencies between jobs, which Weft does not have: what a shell does instead."""
+"""Dependencies between jobs: Slurm's conditions as the manifest's ``after``."""
 
 from __future__ import annotations
 
-_CONDITIONS = {"afterany": "{wait};", "afterok": "{wait} &&", "afternotok": "! {wait} &&"}
-"""What stands in a shell before the next command. Those that go on in any case come first."""
+import re
+
+_ENDINGS = {"afterok": "completed", "afternotok": "failed", "afterany": "ended"}
 _OTHER_CONDITIONS = {
     "after": "a job starts as soon as there is room: submit it when the other one has started",
     "singleton": "submit it when the other jobs of its name have ended",
@@ -11,17 +12,21 @@ _OTHER_CONDITIONS = {
 }
 
 
-def instead_of(dependency: str) -> str:
-    """What does the same as ``afterok:JOB:JOB,afterany:JOB``, in words."""
+def read_dependency(dependency: str) -> list[dict[str, str]]:
+    """The value of ``after`` that does what ``afterok:JOB:JOB,afterany:JOB`` does.
+
+    Raises:
+        ValueError: with a message for the user.
+    """
     if "?" in dependency:
-        return "`weft logs --follow JOB` waits for one of the jobs; leave out the others"
-    jobs: dict[str, list[str]] = {kind: [] for kind in _CONDITIONS}
+        raise ValueError("a job waits for all of several jobs, and not for any of them: separate them by commas")
+    found = []
     for condition in dependency.split(","):
-        kind, *ids = condition.split(":")
+        kind, *jobs = condition.split(":")
         if kind in _OTHER_CONDITIONS:
-            return _OTHER_CONDITIONS[kind]
-        if kind not in jobs or not all(ids) or not ids:
-            return f"expected afterok:JOB, afterany:JOB or afternotok:JOB, found {condition!r}"
-        jobs[kind] += ids
-    waits = [_CONDITIONS[kind].format(wait=f"weft logs --follow {job}") for kind in jobs for job in jobs[kind]]
-    return f"in a shell, `{' '.join(waits)} weft sbatch SCRIPT` does the same"
+            raise ValueError(_OTHER_CONDITIONS[kind])
+        if kind not in _ENDINGS or not jobs or not all(re.fullmatch(r"job-[a-z0-9]+", job) for job in jobs):
+            accepted = "afterok:JOB, afterany:JOB or afternotok:JOB, with ids that `weft sbatch` prints"
+            raise ValueError(f"expected {accepted}, found {condition!r}")
+        found += [{"job": job, "on": _ENDINGS[kind]} for job in jobs]
+    return found

@@ -43,7 +43,8 @@ _SHORT = {
 }
 _EFFECTIVE = """
     job-name= comment= nodes= ntasks= ntasks-per-node= ntasks-per-gpu= cpus-per-task= cpus-per-gpu= gres= gpus=
-    gpus-per-node= gpus-per-task= mem= mem-per-cpu= mem-per-gpu= time= array= export= output= error= chdir= parsable
+    gpus-per-node= gpus-per-task= mem= mem-per-cpu= mem-per-gpu= time= array= dependency= export= output= error= chdir=
+    parsable
 """
 _WITHOUT_EFFECT = """
     partition= account= qos= constraint= nodelist= exclude= reservation= licenses= clusters= cluster-constraint=
@@ -55,7 +56,6 @@ _WITHOUT_EFFECT = """
     quiet wait wait-all-nodes= ignore-pbs stepmgr
 """
 _REFUSED = {
-    "dependency=": "Weft has no dependencies between jobs",
     "hold": "Weft starts a job as soon as there is room: submit it when it is to run",
     "begin=": "Weft starts a job as soon as there is room: submit it when it is to run",
     "wrap=": "write the command into a script",
