@@ -3,7 +3,7 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 
-const LIMIT = 300_000;
+const LIMIT = 150_000;
 const out = new URL("../../api/weft_api/dashboard/static/", import.meta.url).pathname;
 const sizes = new Map();
 for (const name of readdirSync(join(out, "assets"))) {

@@ -133,6 +133,17 @@ const submit = createRoute({
   },
   component: lazyRouteComponent(code(() => import("./pages/submit/SubmitPage")), "SubmitPage"),
 });
+const sweeps = createRoute({
+  getParentRoute: () => inside,
+  path: "/sweeps",
+  component: lazyRouteComponent(code(() => import("./pages/sweeps/SweepsPage")), "SweepsPage"),
+});
+const sweep = createRoute({
+  getParentRoute: () => inside,
+  path: "/sweeps/$sweepId",
+  validateSearch: (search): { sort?: "number" | undefined } => (search["sort"] === "number" ? { sort: "number" } : {}),
+  component: lazyRouteComponent(code(() => import("./pages/sweeps/SweepPage")), "SweepPage"),
+});
 const models = createRoute({
   getParentRoute: () => inside,
   path: "/models",
@@ -181,6 +192,9 @@ const admin = createRoute({
   component: lazyRouteComponent(code(() => import("./pages/access/AdminPage")), "AdminPage"),
 });
 
+/** Any other URL: the menu stays. */
+const unknown = createRoute({ getParentRoute: () => inside, path: "$", component: NotFound });
+
 const readPath = (search: Record<string, unknown>): { path?: string } => {
   const path = text(search["path"]);
   return path ? { path } : {};
@@ -215,6 +229,8 @@ const tree = root.addChildren([
     ]),
     compare,
     submit,
+    sweeps,
+    sweep,
     models,
     model,
     cluster,
@@ -223,6 +239,7 @@ const tree = root.addChildren([
     device,
     audit,
     admin,
+    unknown,
   ]),
 ]);
 

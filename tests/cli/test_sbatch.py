@@ -98,6 +98,18 @@ def directives(words: str) -> list[Directive]:
         ("-t UNLIMITED", {"learners": 1}),
         ("--export=ALL,LR=0.1,SEED=7", {"learners": 1, "LR": "0.1", "SEED": "7"}),
         ("--part=gpu --exclusive", {"learners": 1}),
+        (
+            "-d afterok:job-1:job-2,afterany:job-3,afternotok:job-4",
+            {
+                "learners": 1,
+                "after": [
+                    {"job": "job-1", "on": "completed"},
+                    {"job": "job-2", "on": "completed"},
+                    {"job": "job-3", "on": "ended"},
+                    {"job": "job-4", "on": "failed"},
+                ],
+            },
+        ),
     ],
 )
 def test_what_directives_become(words: str, keys: dict[str, Any]) -> None:
@@ -125,13 +137,10 @@ def test_what_directives_become(words: str, keys: dict[str, Any]) -> None:
         ("--array=1-", "expected indices such as 0-7"),
         ("--array=0-5000", "expected at most 1,000 indices"),
         ("--array=0-9%0", "expected a number from 1 after %"),
-        (
-            "-d afterok:12345",
-            "expected afterok:JOB, afterany:JOB or afternotok:JOB, with ids that `weft sbatch` prints",
-        ),
-        ("-d afterok:job-1?afterok:job-2", "a job waits for all of several jobs"),
-        ("-d singleton", "submit it when the other jobs of its name have ended"),
-        ("-d afterok", "ids that `weft sbatch` prints, found 'afterok'"),
+        ("-d afterok:1?afterok:2", "expected ',' between them, found '?'"),
+        ("-d after:job-1+5", "Weft can't wait for the start of a job"),
+        ("-d singleton", "name the jobs that must end before"),
+        ("-d afterok", "expected afterok:JOB, afterany:JOB or afternotok:JOB, found 'afterok'"),
         ("--hold", "Weft starts a job as soon as there is room"),
         ("--export=NOT_SET_AT_ALL", "the variable NOT_SET_AT_ALL is not set here"),
     ],
@@ -215,16 +224,6 @@ def test_time_limits(text: str, expected: int | None) -> None:
 
 def test_spans() -> None:
     assert [span(value) for value in (59, 3600, 131405)] == ["59s", "1h", "1d12h30m5s"]
-
-
-def test_dependencies_are_jobs_that_it_starts_after() -> None:
-    made = batch("-d afterok:job-1:job-2,afterany:job-3 --dependency=afternotok:job-4")
-    assert made.keys["after"] == [{"job": "job-4", "on": "failed"}], "the last one counts, as in Slurm"
-    made = batch("-d afterok:job-1:job-2,afterany:job-3")
-    assert [(entry["job"], entry["on"]) for entry in made.keys["after"]] == [
-        *(("job-1", "completed"), ("job-2", "completed")),
-        ("job-3", "ended"),
-    ]
 
 
 def test_an_array_is_one_job_for_each_index() -> None:

@@ -167,17 +167,29 @@ def test_the_list_shows_sorts_and_filters_by_a_metric(page: Page, jobs: list[str
     expect(rows).to_have_count(3)
     page.get_by_text("Columns").click()
     page.get_by_role("checkbox", name="train/loss").check()
-    expect(rows.filter(has_text=jobs[0])).to_contain_text(re.compile(r"0\.1\d+.*0\.1\d+ … 1"))
+    loss = rows.filter(has_text=jobs[0]).locator("[data-label='train/loss']")
+    expect(loss).to_have_text(re.compile(r"0\.1\d+"))
+    expect(loss).to_have_attribute("title", re.compile(r"from 0\.1\d+ to 1"))
     page.get_by_text("Columns").click()
     page.get_by_role("button", name="train/loss").click()
     expect(page).to_have_url(re.compile("sort=.*loss"))
+    page.get_by_text("Filter", exact=True).click()
     page.get_by_label("Metric filter").fill("train/loss < 0.1")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="No job fits these filters")).to_be_visible()
     page.get_by_role("button", name="Remove the filter train/loss<0.1").click()
+    page.get_by_text("Filter", exact=True).click()
     page.get_by_label("Metric filter").fill("train/loss.max > 0.9")
     page.keyboard.press("Enter")
     expect(rows).to_have_count(3)
+
+
+def test_the_overview_of_a_job_shows_its_main_curves(page: Page, jobs: list[str]) -> None:
+    page.goto(f"/jobs/{jobs[0]}")
+    curves = page.get_by_role("region", name="Metrics")
+    is_drawn(curves.get_by_role("figure", name="loss"))
+    expect(curves.get_by_role("figure", name="loss")).to_contain_text(re.compile(r"best 0\.1\d+"))
+    assert faults(page) == []
 
 
 def test_a_zip_is_submitted_by_a_page_that_is_not_secure(browser: Browser, site: Site, stack: Stack) -> None:

@@ -6,12 +6,14 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 from playwright.sync_api import BrowserContext, Page, Route, ViewportSize, expect
 from tests.dashboard.conftest import HOSTILE, Site, faults, is_drawn
 from tests.e2e.stack import Stack, manifest
 
 import weft
+from weft.errors import JobFailed
 
 _PHONE: ViewportSize = {"width": 360, "height": 800}
 _DESKTOP: ViewportSize = {"width": 1280, "height": 800}
@@ -53,15 +55,22 @@ def test_the_list_is_live_and_its_filters_are_in_the_url(page: Page, stack: Stac
     # One that can't run appears by itself.
     other = stack.train(manifest("true", name="too-large", cpus=1000), None)
     expect(page.get_by_role("row").filter(has_text=other.id)).to_contain_text("never fit")
-    page.get_by_role("button", name="failed").click()
+    page.get_by_role("button", name="Failed").click()
     expect(page).to_have_url(re.compile(r"\?state=FAILED"))
     expect(row).to_have_count(0)
-    page.goto("/")
+    page.go_back()
+    expect(row).to_be_visible()
     row.get_by_role("button", name=f"team={HOSTILE}").click()
     expect(page).to_have_url(re.compile("label=team"))
     expect(page.get_by_role("row")).to_have_count(2)
     page.reload()
     expect(page.get_by_role("row")).to_have_count(2)
+    page.get_by_text("Filter", exact=True).click()
+    page.get_by_label("User filter").fill("nobody")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="No job fits these filters")).to_be_visible()
+    page.get_by_role("button", name="Remove the filter user nobody").click()
+    page.get_by_text("Filter", exact=True).click()
     page.get_by_label("Metric filter").fill("loss<x")
     page.keyboard.press("Enter")
     expect(page.get_by_role("alert")).to_contain_text("metric")
@@ -87,6 +96,9 @@ def test_the_list_by_keys_and_several_at_once(page: Page, stack: Stack, running_
         page.keyboard.press(key)
     selected = page.get_by_role("region", name="Selected jobs")
     expect(selected).to_contain_text("2 jobs selected")
+    table = page.locator(".jobs").bounding_box()
+    assert table is not None
+    assert table["y"] < 150  # the selection has not moved it
     selected.get_by_role("button", name="Halt").click()
     expect(page.get_by_role("dialog")).to_contain_text(doomed[0].id)
     page.get_by_role("dialog").get_by_role("button", name="Halt").click()
@@ -196,6 +208,8 @@ def test_the_page_of_a_job_that_has_ended(page: Page, running_job: weft.Job) -> 
     page.goto(f"/jobs/{running_job.id}")
     expect(page.locator(".timeline")).to_contain_text("PROCESSING")
     expect(page.get_by_role("region", name="Latest events")).to_contain_text("completed")
+    expect(page.get_by_role("region", name="The newest lines")).to_contain_text("all done")
+    expect(page.get_by_role("region", name="Used")).to_contain_text(re.compile(r"Memory.*at most"))
     page.get_by_role("link", name="Files").click()
     page.get_by_role("link", name="<img src=x onerror=window.broken=1>.txt").click()
     expect(page.locator(".code-text")).to_have_text("<script>window.broken = 1</script>\n")
@@ -215,6 +229,29 @@ def test_the_page_of_a_job_that_has_ended(page: Page, running_job: weft.Job) -> 
     expect(page.locator(".code-text")).to_contain_text("team:")
     page.get_by_role("link", name="noisy.py").click()
     expect(page.locator(".code-text .hljs-keyword").first).to_be_visible()
+
+
+def test_a_failed_job_shows_its_exception_first(page: Page, stack: Stack) -> None:
+    """In colours, once, with a link to its line; and the job is not read again for each of its events."""
+    program = 'print(1)\ntry:\n    1 / 0\nexcept Exception:\n    raise ValueError("\\x1b[31mred\\x1b[0m words")'
+    job = stack.train(manifest(f"python -c '{program}'", retries=1), None)
+    with pytest.raises(JobFailed):
+        job.wait(timeout=300)
+    reads: list[str] = []
+    page.on("request", lambda request: reads.append(request.url) if request.url.endswith(f"/jobs/{job.id}") else None)
+    page.goto(f"/jobs/{job.id}")
+    failure = page.get_by_role("region", name="ValueError")
+    expect(failure.get_by_role("heading")).to_have_text("ValueError: red words")
+    expect(failure.locator("pre .a-red")).to_have_text("red")
+    expect(failure.locator("pre")).to_contain_text("ZeroDivisionError")
+    expect(page.locator(".timeline .tone-bad")).to_have_text(["FAILED", "FAILED"])  # of both attempts
+    expect(page.get_by_role("region", name="About")).to_contain_text("1 of 1 used")
+    expect(page.get_by_text("Traceback")).to_have_count(2)  # of the exception and of its cause, and not once more
+    assert len([url for url in reads if "/api/" in url]) <= 3
+    assert faults(page) == []
+    failure.get_by_role("link", name="of the log").click()
+    expect(page.locator(".log-line.target")).to_contain_text("ValueError")
+    job.delete()
 
 
 def test_gpus_share_their_charts(page: Page, running_job: weft.Job) -> None:
@@ -286,7 +323,7 @@ def test_every_page_can_be_used_by_everyone(page: Page, running_job: weft.Job) -
         (f"{job}/files?path=metrics.json", ".code .hljs-attr"),
         (f"{job}/code", ".code .hljs-attr"),
         (f"{job}/events", ".events li"),
-        ("/nowhere", "h2"),
+        ("/nowhere", ".side"),
     ):
         page.set_viewport_size(_PHONE)
         page.emulate_media(color_scheme="dark")

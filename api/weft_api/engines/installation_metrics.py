@@ -59,7 +59,7 @@ def _count_jobs(session: Session, families: dict[str, GaugeMetricFamily]) -> Non
     waits = (JobState.QUEUED.value, JobState.PENDING.value)
     engines = session.scalars(select(EngineStatus.name)).all()
     age = func.extract("epoch", func.now() - func.min(Job.state_since))
-    query = select(Job.engine, Job.state, func.count(), age).where(Job.state.in_(waits))
+    query = select(Job.engine, Job.state, func.count(), age).where(Job.state.in_(waits), Job.predecessors == 0)
     waiting = {
         (engine, state): (n, old) for engine, state, n, old in session.execute(query.group_by(Job.engine, Job.state))
     }

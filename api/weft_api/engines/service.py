@@ -36,7 +36,8 @@ _WAITING = 100
 def list_engines(context: Context, session: Session) -> list[EngineView]:
     """The engines of the settings, as the workers last observed them."""
     seen = {row.name: row for row in session.scalars(select(EngineStatus))}
-    waiting = select(Job.engine, func.count()).where(Job.state == JobState.QUEUED.value).group_by(Job.engine)
+    queue = (Job.state == JobState.QUEUED.value) & (Job.predecessors == 0)
+    waiting = select(Job.engine, func.count()).where(queue).group_by(Job.engine)
     queued, load = dict(session.execute(waiting).all()), loads(session)
     now = session.execute(select(func.now())).scalar_one()
     views = []
@@ -53,7 +54,7 @@ def show_engine(context: Context, scope: Scope, name: str) -> EngineDetail:
         raise Problem(NOT_FOUND, f"no engine {name[:100]!r}; there are: {', '.join(context.settings.engines)}")
     session = scope.session
     row, now = session.get(EngineStatus, name), session.execute(select(func.now())).scalar_one()
-    queue = (Job.engine == name) & (Job.state == JobState.QUEUED.value)
+    queue = (Job.engine == name) & (Job.state == JobState.QUEUED.value) & (Job.predecessors == 0)
     with across_projects(session):
         load = loads(session, name).get(name, Load())
         queued = session.scalar(select(func.count()).where(queue)) or 0

@@ -112,7 +112,8 @@ def _queue_position(scope: Scope, job: Job) -> int:
         Job.priority > job.priority,
         (Job.priority == job.priority) & (tuple_(Job.created_at, Job.id) < (job.created_at, job.id)),
     )
-    query = select(func.count()).where(Job.engine == job.engine, Job.state == JobState.QUEUED.value, before)
+    queued = (Job.state == JobState.QUEUED.value) & (Job.predecessors == 0)
+    query = select(func.count()).where(Job.engine == job.engine, queued, before)
     with across_projects(scope.session):
         return 1 + (scope.session.scalar(query) or 0)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import InvalidScript
-from weft.slurm.dependencies import read_dependency
+from weft.slurm.dependencies import predecessors
 from weft.slurm.directives import EFFECTS, REASONS, REFUSALS, Directive
 from weft.slurm.times import seconds, span
 from weft.words import count
@@ -128,13 +128,10 @@ class _Reader:
                 batch.keys[key] = self.found[name].value
         if "time" in self.found and (seconds := self._time()):
             batch.keys["max_runtime"] = span(seconds)
+        if "dependency" in self.found:
+            batch.keys["after"] = self._dependency()
         if "array" in self.found:
             batch.array, batch.at_once = self._array()
-        if "dependency" in self.found:
-            try:
-                batch.keys["after"] = read_dependency(self.found["dependency"].value)
-            except ValueError as error:
-                self._wrong("dependency", str(error))
         if "export" in self.found:
             self._export(batch)
         if "chdir" in self.found:
@@ -143,6 +140,13 @@ class _Reader:
         if batch.env:
             batch.keys["env"] = batch.env
         return batch
+
+    def _dependency(self) -> list[dict[str, str]]:
+        try:
+            return predecessors(self.found["dependency"].value)
+        except ValueError as error:
+            self._wrong("dependency", str(error))
+            return []
 
     def _sizes(self, batch: Batch) -> tuple[int, int | None, int]:
         """Nodes, tasks of each (None: nothing says so) and GPUs of each."""

@@ -1,32 +1,30 @@
-"""Dependencies between jobs: Slurm's conditions as the manifest's ``after``."""
+"""``--dependency``: the jobs that must end before, as the manifest's ``after`` names them."""
 
 from __future__ import annotations
 
-import re
-
 _ENDINGS = {"afterok": "completed", "afternotok": "failed", "afterany": "ended"}
-_OTHER_CONDITIONS = {
-    "after": "a job starts as soon as there is room: submit it when the other one has started",
-    "singleton": "submit it when the other jobs of its name have ended",
-    "aftercorr": "submit each job of the array when the other one has ended",
+_ACCEPTED = "afterok:JOB, afterany:JOB or afternotok:JOB"
+_REFUSED = {
+    "after": "Weft can't wait for the start of a job: submit this job when the other job has started",
+    "singleton": "name the jobs that must end before",
+    "aftercorr": "submit each job of the array by itself, with afterok:JOB",
 }
 
 
-def read_dependency(dependency: str) -> list[dict[str, str]]:
-    """The value of ``after`` that does what ``afterok:JOB:JOB,afterany:JOB`` does.
+def predecessors(dependency: str) -> list[dict[str, str]]:
+    """The jobs of ``afterok:JOB:JOB,afterany:JOB``, each with the ending that it must have.
 
     Raises:
-        ValueError: with a message for the user.
+        ValueError: Weft can't wait for that; the text says what it accepts.
     """
     if "?" in dependency:
-        raise ValueError("a job waits for all of several jobs, and not for any of them: separate them by commas")
+        raise ValueError("a job waits for all jobs that it names: expected ',' between them, found '?'")
     found = []
     for condition in dependency.split(","):
         kind, *jobs = condition.split(":")
-        if kind in _OTHER_CONDITIONS:
-            raise ValueError(_OTHER_CONDITIONS[kind])
-        if kind not in _ENDINGS or not jobs or not all(re.fullmatch(r"job-[a-z0-9]+", job) for job in jobs):
-            accepted = "afterok:JOB, afterany:JOB or afternotok:JOB, with ids that `weft sbatch` prints"
-            raise ValueError(f"expected {accepted}, found {condition!r}")
+        if kind in _REFUSED:
+            raise ValueError(_REFUSED[kind])
+        if kind not in _ENDINGS or not jobs or not all(jobs):
+            raise ValueError(f"expected {_ACCEPTED}, found {condition!r}")
         found += [{"job": job, "on": _ENDINGS[kind]} for job in jobs]
     return found

@@ -43,8 +43,8 @@ _SHORT = {
 }
 _EFFECTIVE = """
     job-name= comment= nodes= ntasks= ntasks-per-node= ntasks-per-gpu= cpus-per-task= cpus-per-gpu= gres= gpus=
-    gpus-per-node= gpus-per-task= mem= mem-per-cpu= mem-per-gpu= time= array= dependency= export= output= error= chdir=
-    parsable
+    gpus-per-node= gpus-per-task= mem= mem-per-cpu= mem-per-gpu= time= array= export= output= error= chdir= parsable
+    dependency=
 """
 _WITHOUT_EFFECT = """
     partition= account= qos= constraint= nodelist= exclude= reservation= licenses= clusters= cluster-constraint=
@@ -70,6 +70,7 @@ _REFUSED = {
     "bbf=": "a learner has no burst buffer",
 }
 REASONS = {
+    "kill-on-invalid-dep": "a job that can't start any more fails",
     "signal": "a job that is halted gets SIGTERM, and time to save",
     "requeue": "Weft restarts a job that the platform has ended; `--set retries=N` restarts one that has failed",
     "wait": "`--follow` waits for the end of the job",

@@ -26,6 +26,7 @@ export class AwayError extends Error {}
 
 const AWAY = new Set(["database_unavailable"]);
 const READS = new Set(["GET", "HEAD"]);
+const PATIENCE = 30_000; // ms until the answer to a read begins
 
 let onSignedOut = () => {};
 /** What to do when the API says that there is no session (any more). */
@@ -43,14 +44,7 @@ export async function call(input: Request | string, init?: RequestInit): Promise
       request.headers.set("Idempotency-Key", idempotencyKey());
     }
   }
-  let response: Response;
-  try {
-    response = await fetch(request);
-  } catch (error) {
-    if (request.signal.aborted) throw error;
-    connection.lost();
-    throw new AwayError("The API does not answer.");
-  }
+  const response = await answer(request);
   if (response.ok) return response;
   const problem = await readProblem(response);
   if (AWAY.has(problem.code ?? "") || (response.status >= 502 && problem.code === undefined)) {
@@ -59,6 +53,21 @@ export async function call(input: Request | string, init?: RequestInit): Promise
   }
   if (response.status === 401 && !new URL(request.url).pathname.endsWith("/session")) onSignedOut();
   throw new ApiError(response.status, problem);
+}
+
+/** A stopped API accepts connections and never answers, so a read waits for a limited time. A write may take longer. */
+async function answer(request: Request): Promise<Response> {
+  const late = new AbortController();
+  const timer = READS.has(request.method) ? setTimeout(() => late.abort(), PATIENCE) : undefined;
+  try {
+    return await fetch(request, { signal: AbortSignal.any([request.signal, late.signal]) });
+  } catch (error) {
+    if (request.signal.aborted) throw error;
+    connection.lost();
+    throw new AwayError("The API does not answer.");
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 async function readProblem(response: Response): Promise<Partial<Problem>> {

@@ -2,9 +2,10 @@
 import { useSyncExternalStore } from "react";
 
 const AGAIN = 2000; // ms
+const PATIENCE = 5000; // ms
 
 const ready = () =>
-  fetch("/readyz", { cache: "no-store" }).then(
+  fetch("/readyz", { cache: "no-store", signal: AbortSignal.timeout(PATIENCE) }).then(
     (answer) => answer.ok,
     () => false,
   );

@@ -1,6 +1,6 @@
 // The pages that the menu leads to, in its order. `admin`: only administrators see it; `owns`: owners see it, too.
 export interface MenuItem {
-  to: "/" | "/submit" | "/models" | "/cluster" | "/stores" | "/tokens" | "/audit" | "/admin";
+  to: "/" | "/submit" | "/sweeps" | "/models" | "/cluster" | "/stores" | "/tokens" | "/audit" | "/admin";
   name: string;
   admin?: boolean;
   owns?: boolean;
@@ -11,6 +11,7 @@ export interface MenuItem {
 export const NAVIGATION: readonly MenuItem[] = [
   { to: "/", name: "Jobs" },
   { to: "/submit", name: "Submit", edits: true },
+  { to: "/sweeps", name: "Sweeps" },
   { to: "/models", name: "Models" },
   { to: "/cluster", name: "Cluster" },
   { to: "/stores", name: "Data and secrets" },

@@ -7,11 +7,14 @@ import { span, value } from "../ui/format";
 import { Loading } from "../ui/Loading";
 import { type Chart, chartsOf } from "./charts";
 import { Controls } from "./Controls";
+import { goalOf, grouped } from "./goal";
 import { type Known, type LineKey, makeKey, originsOf, toLine } from "./jobLines";
 import type { ChartedJob } from "./jobs";
 import { Plot } from "./Plot";
-import { bucketsQuery, type Kind, seriesQuery } from "./queries";
+import { type Answer, bucketsQuery, type Kind, seriesQuery } from "./queries";
 import { type Axis, type ChartSearch, NO_ZOOM } from "./search";
+
+const LARGE = 480; // px, of a chart that takes the page's width
 
 interface PanelProps {
   jobs: readonly ChartedJob[];
@@ -39,6 +42,7 @@ export function Panel({ jobs, kind, search, change, empty, children }: PanelProp
   const wanted = (search.q ?? "").toLowerCase();
   const all = chartsOf(kind, known.filter(fits));
   const charts = all.filter((chart) => chart.title.toLowerCase().includes(wanted));
+  const groups = kind === "user" ? grouped(charts) : [{ name: "", charts }];
   const key = makeKey(jobs, known);
 
   if (!known.length) {
@@ -59,23 +63,38 @@ export function Panel({ jobs, kind, search, change, empty, children }: PanelProp
         </div>
       )}
       {charts.length === 0 && <p className="muted">No metric fits what is chosen.</p>}
-      <div className="charts">
-        {charts.map((chart) => (
-          <ChartCard
-            key={chart.title}
-            chart={chart}
-            jobs={jobs}
-            kind={kind}
-            axis={axis}
-            search={search}
-            change={change}
-            fits={fits}
-            lineKey={key}
-            known={known}
-          />
-        ))}
-      </div>
+      {groups.map((group) => (
+        <Group key={group.name} name={groups.length > 1 ? group.name || "Others" : null} count={group.charts.length}>
+          {group.charts.map((chart) => (
+            <ChartCard
+              key={chart.title}
+              chart={chart}
+              jobs={jobs}
+              kind={kind}
+              axis={axis}
+              search={search}
+              change={change}
+              fits={fits}
+              lineKey={key}
+              known={known}
+            />
+          ))}
+        </Group>
+      ))}
     </div>
+  );
+}
+
+/** Charts under the name that theirs begin with, which a click on it folds; without a name where there is one group. */
+function Group({ name, count, children }: { name: string | null; count: number; children: ReactNode }) {
+  if (name === null) return <div className="charts">{children}</div>;
+  return (
+    <details className="chart-group" open>
+      <summary>
+        <strong>{name}</strong> <span className="muted numbers">{count}</span>
+      </summary>
+      <div className="charts">{children}</div>
+    </details>
   );
 }
 
@@ -93,29 +112,50 @@ interface CardProps {
 
 function ChartCard({ chart, jobs, kind, axis, search, change, fits, lineKey, known }: CardProps) {
   const [card, seen] = useSeen();
+  const [full, setFull] = useState(false);
   const origins = useMemo(() => originsOf(known), [known]);
   const zoomed = search.from !== undefined && search.to !== undefined;
-  const answers = useQueries({
-    queries: jobs.map((job) => {
-      const origin = origins.get(job.id);
-      const ms = (at: number) => (axis === "elapsed" ? (origin ?? 0) + at * 1000 : at);
-      const range = zoomed ? { from: ms(search.from ?? 0), to: ms(search.to ?? 0) } : {};
-      const has = origin !== undefined && known.some((series) => series.job === job.id && chart.names.includes(series.name));
-      const asked = { names: chart.names, kind, x: axis === "step" ? "step" : "time", ...range } as const;
-      return bucketsQuery(job.id, asked, job.live && seen, seen && has);
-    }),
-  });
-  const lines = answers.flatMap((answer, at) => {
+  const ask = (job: ChartedJob, inRange: boolean, wanted: boolean) => {
+    const origin = origins.get(job.id);
+    const ms = (at: number) => (axis === "elapsed" ? (origin ?? 0) + at * 1000 : at);
+    const range = inRange ? { from: ms(search.from ?? 0), to: ms(search.to ?? 0) } : {};
+    const has = origin !== undefined && known.some((series) => series.job === job.id && chart.names.includes(series.name));
+    const asked = { names: chart.names, kind, x: axis === "step" ? "step" : "time", ...range } as const;
+    return bucketsQuery(job.id, asked, job.live && seen && wanted, seen && has && wanted);
+  };
+  const smooths = zoomed && (search.smooth ?? 0) > 0;
+  const answers = useQueries({ queries: jobs.map((job) => ask(job, zoomed, true)) });
+  const wholes = useQueries({ queries: jobs.map((job) => ask(job, false, smooths)) });
+  const linesOf = (answer: Answer | undefined, at: number) => {
     const job = jobs[at]?.id ?? "";
-    const series = (answer.data?.series ?? []).filter((found) => fits(found) && found.x.length > 0);
+    const series = (answer?.series ?? []).filter((found) => fits(found) && found.x.length > 0);
     return series.map((found) => toLine(found, job, chart, axis, origins.get(job) ?? 0, lineKey));
-  });
+  };
+  const whole = new Map(smooths ? wholes.flatMap((answer, at) => linesOf(answer.data, at)).map((line) => [line.key, line]) : []);
+  const lines = answers.flatMap((answer, at) =>
+    linesOf(answer.data, at).map((line) => {
+      const its = whole.get(line.key);
+      return its ? { ...line, whole: its } : line;
+    }),
+  );
+  const goal = kind === "user" ? goalOf(chart.title) : null;
+  const best = goal && bestOf(known.filter((series) => chart.names.includes(series.name) && fits(series)), goal);
   const failed = answers.find((answer) => answer.error && !answer.data)?.error;
   const leftOut = answers.reduce((sum, answer) => sum + (answer.data?.left_out ?? 0), 0);
   const formatX = axis === "elapsed" ? span : value;
   return (
-    <section className="card chart" ref={card} aria-label={chart.title}>
-      <h2 className="break">{chart.title}</h2>
+    <section className={full ? "card chart full" : "card chart"} ref={card} aria-label={chart.title}>
+      <div className="chart-head">
+        <h2 className="break">{chart.title}</h2>
+        {typeof best === "number" && (
+          <span className="muted small nowrap">
+            best <strong className="numbers">{chart.format(best)}</strong>
+          </span>
+        )}
+        <button type="button" className="button quiet small" aria-pressed={full} onClick={() => setFull(!full)}>
+          {full ? "Smaller" : "Larger"}
+        </button>
+      </div>
       {failed ? (
         <ErrorNote error={failed} />
       ) : lines.length ? (
@@ -128,6 +168,7 @@ function ChartCard({ chart, jobs, kind, axis, search, change, fits, lineKey, kno
           format={chart.format}
           binary={chart.binary}
           formatX={formatX}
+          {...(full ? { height: LARGE } : {})}
           onZoom={(range) => change(range ? { from: tidy(range[0]), to: tidy(range[1]) } : NO_ZOOM)}
           label={`Chart of ${chart.title}: ${lines.map((line) => `${line.label} ${chart.format(line.last.at(-1))}`).join("; ")}`}
         />
@@ -137,6 +178,12 @@ function ChartCard({ chart, jobs, kind, axis, search, change, fits, lineKey, kno
       {leftOut > 0 && <p className="muted">{leftOut} more lines are left out: choose learners.</p>}
     </section>
   );
+}
+
+/** The best value of the series: the smallest or the largest. */
+function bestOf(series: readonly Known[], goal: "min" | "max"): number | null {
+  const values = series.flatMap((found) => found[goal] ?? []);
+  return values.length ? Math[goal](...values) : null;
 }
 
 const tidy = (at: number) => Number(at.toPrecision(Math.abs(at) > 1e9 ? 15 : 6));

@@ -9,9 +9,18 @@ import { type Line, positive, smoothed } from "./lines";
 import type { Axis } from "./search";
 import { useThemeTurns } from "./theme";
 
-const HEIGHT = 220;
+const HEIGHT = 220; // px
 /** Between an axis's marks of bytes. */
 const POWERS = Array.from({ length: 60 }, (_, power) => 2 ** power);
+
+/** Marks of a time axis, by their distance in ms: 24 hours, with the day below the first one of each. */
+const TIMES: uPlot.Axis.Values = [
+  [86_400_000 * 28, "{MMM}", "\n{YYYY}", null, null, null, null, null, 1],
+  [86_400_000, "{D} {MMM}", "\n{YYYY}", null, null, null, null, null, 1],
+  [60_000, "{HH}:{mm}", "\n{D} {MMM}", null, "\n{D} {MMM}", null, null, null, 1],
+  [1000, "{HH}:{mm}:{ss}", "\n{D} {MMM}", null, "\n{D} {MMM}", null, null, null, 1],
+  [1, "{ss}.{fff}", "\n{D} {MMM} {HH}:{mm}", null, "\n{D} {MMM} {HH}:{mm}", null, "\n{HH}:{mm}", null, 1],
+];
 
 interface PlotProps {
   lines: readonly Line[];
@@ -25,6 +34,8 @@ interface PlotProps {
   binary: boolean;
   formatX: (value: number) => string;
   onZoom: (range: [number, number] | null) => void;
+  /** In px. */
+  height?: number;
   label: string;
 }
 
@@ -38,7 +49,7 @@ interface Picture {
 
 const LEGEND_ROWS = 4; // what surely fits into .plot-legend
 
-export function Plot({ lines, axis, log, smooth, range, format, binary, formatX, onZoom, label }: PlotProps) {
+export function Plot({ lines, axis, log, smooth, range, format, binary, formatX, onZoom, height = HEIGHT, label }: PlotProps) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const [at, setAt] = useState<number | null>(null);
@@ -66,7 +77,7 @@ export function Plot({ lines, axis, log, smooth, range, format, binary, formatX,
     const made = new uPlot(
       {
         width: element.clientWidth || 300,
-        height: HEIGHT,
+        height,
         ms: 1,
         padding: [8, 16, 0, 0],
         legend: { show: false },
@@ -96,12 +107,12 @@ export function Plot({ lines, axis, log, smooth, range, format, binary, formatX,
             ...style,
             font,
             size: axis === "time" ? 42 : 28,
-            ...(axis === "time" ? {} : { values: (_: uPlot, marks: number[]) => marks.map(latest.current.formatX) }),
+            ...(axis === "time" ? { space: 72, values: TIMES } : { values: (_: uPlot, marks: number[]) => marks.map(latest.current.formatX) }),
           },
           {
             ...style,
             font,
-            size: 64,
+            size: height < HEIGHT ? 46 : 64,
             ...(binary && !onLog ? { incrs: POWERS } : {}),
             values: (_, marks) => marks.map((mark) => (mark === null ? "" : latest.current.format(mark))),
           },
@@ -124,14 +135,14 @@ export function Plot({ lines, axis, log, smooth, range, format, binary, formatX,
       element,
     );
     plot.current = made;
-    const sizes = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: HEIGHT }));
+    const sizes = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height }));
     sizes.observe(element);
     return () => {
       sizes.disconnect();
       made.destroy();
       plot.current = null;
     };
-  }, [shape, axis, onLog, binary]);
+  }, [shape, axis, onLog, binary, height]);
 
   useEffect(() => {
     plot.current?.setData(picture.data, true);
@@ -195,7 +206,9 @@ function draw(lines: readonly Line[], log: boolean, smooth: number): Picture {
     };
     if (smooth > 0) {
       series.push({ ...pen, alpha: 0.35, width: 1, points: { show: false } }, pen);
-      tables.push([line.x, last, smoothed(last, smooth / 100)] as uPlot.AlignedData);
+      // Smoothed before zooming: the same point has the same value in each range.
+      const whole = line.whole ?? line;
+      tables.push([line.x, last] as uPlot.AlignedData, [whole.x, smoothed(fit(whole.last), smooth / 100)] as uPlot.AlignedData);
       places.push({ raw: base, shown: base + 1 });
     } else {
       const edge: uPlot.Series = { stroke: "transparent", width: 0, points: { show: false } };

@@ -22,7 +22,7 @@ export interface LineKey {
  * The key of these jobs' lines, which is the same in all charts. Each learner has a colour of its own; if there are
  * several jobs, each job has. Earlier attempts are dashed.
  */
-export function makeKey(jobs: readonly ChartedJob[], known: readonly Known[]): LineKey {
+export function makeKey(jobs: readonly ChartedJob[], known: readonly Pick<Known, "job" | "learner" | "attempt">[]): LineKey {
   const pairs = [...new Set(known.map((line) => `${line.job} ${line.learner}`))];
   const order = jobs.flatMap((job) =>
     pairs

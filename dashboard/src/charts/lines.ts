@@ -14,6 +14,8 @@ export interface Line {
   min: (number | null)[];
   max: (number | null)[];
   last: (number | null)[];
+  /** Of a line that is zoomed to: its points over the whole range, from which it is smoothed. */
+  whole?: { x: number[]; last: (number | null)[] };
 }
 
 /** Each is seen on white and on the dark surface alike (3:1 or more). */

@@ -6,7 +6,7 @@ import type { components } from "../api/schema";
 import { LIVE } from "../api/queries";
 
 type SeriesList = components["schemas"]["SeriesList"];
-type Answer = components["schemas"]["QueryAnswer"];
+export type Answer = components["schemas"]["QueryAnswer"];
 
 export type Kind = "user" | "system";
 

@@ -114,7 +114,7 @@ export function SignInPage() {
               )}
             </div>
           )}
-          <form onSubmit={submit} hidden={opened !== null && !busy}>
+          <form onSubmit={submit} onInput={() => setError(null)} hidden={opened !== null && !busy}>
             {byToken ? (
               <div className="field" key="token">
                 <label htmlFor={`${id}t`}>Token</label>
@@ -162,7 +162,11 @@ export function SignInPage() {
             <button type="submit" className="button primary" disabled={busy}>
               {busy ? "Signing in …" : "Sign in"}
             </button>
-            <button type="button" className="button quiet" onClick={() => setByToken(!byToken)}>
+            <button type="button" className="button quiet" onClick={() => {
+                setByToken(!byToken);
+                setError(null);
+              }}
+            >
               {byToken ? "Use a password instead" : "Use a token instead"}
             </button>
           </form>

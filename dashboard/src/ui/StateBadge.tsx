@@ -9,6 +9,14 @@ const TONES: Record<string, string> = {
   COMPLETED: "good",
   FAILED: "bad",
   HALTED: "warn",
+  // Outcomes of attempts, besides those that are states, too.
+  LOST: "bad",
+  INTERRUPTED: "warn",
+  // States of sweeps and of their trials.
+  RUNNING: "busy",
+  PAUSED: "wait",
+  STOPPING: "warn",
+  STOPPED: "warn",
 };
 export const tone = (state: string) => TONES[state] ?? "idle";
 

@@ -78,6 +78,18 @@ test("a call that the page gave up says nothing about the connection", async () 
   expect(connection.lost).not.toHaveBeenCalled();
 });
 
+test("a read that gets no answer is given up, and means that the connection is lost", async () => {
+  vi.useFakeTimers();
+  const silent = (_: Request, { signal }: RequestInit) =>
+    new Promise<Response>((_, refuse) => signal!.addEventListener("abort", () => refuse(signal!.reason as Error)));
+  vi.stubGlobal("fetch", silent);
+  const error = call(JOBS).catch((thrown: unknown) => thrown);
+  await vi.advanceTimersByTimeAsync(30_000);
+  expect(await error).toBeInstanceOf(AwayError);
+  expect(connection.lost).toHaveBeenCalledOnce();
+  vi.useRealTimers();
+});
+
 test("a 401 signs the page out, except where the page only asks whether there is a session", async () => {
   const signedOut = vi.fn();
   whenSignedOut(signedOut);

@@ -1,117 +1,146 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 
-import { json } from "../../src/api/client";
+import { call } from "../../src/api/client";
 import { connection } from "../../src/api/connection";
-import { follow, type StreamState } from "../../src/api/stream";
+import { follow, type StreamPhase } from "../../src/api/stream";
 
-vi.mock("../../src/api/client", () => ({ json: vi.fn() }));
+vi.mock("../../src/api/client", () => ({ call: vi.fn() }));
 
-/** The browser's EventSource, as far as it is used here: the tests say what the server does. */
-class Source extends EventTarget {
-  static readonly CLOSED = 2;
-  static opened: Source[] = [];
-  readyState = 0;
-  onopen = () => {};
-  onerror = () => {};
+/** An answer of the API that the test writes piece by piece. */
+class Stream {
+  static opened: Stream[] = [];
   readonly url: string;
+  readonly signal: AbortSignal;
+  readonly response: Response;
+  private readonly writer: WritableStreamDefaultWriter<Uint8Array>;
 
-  constructor(url: string) {
-    super();
+  constructor(url: string, signal: AbortSignal) {
     this.url = url;
-    Source.opened.push(this);
+    this.signal = signal;
+    const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>();
+    this.writer = writable.getWriter();
+    this.writer.closed.catch(() => {});
+    signal.addEventListener("abort", () => this.fail());
+    this.response = new Response(readable);
+    Stream.opened.push(this);
   }
 
-  close() {
-    this.readyState = Source.CLOSED;
+  async write(text: string) {
+    await this.writer.write(new TextEncoder().encode(text));
+    await vi.advanceTimersByTimeAsync(0);
   }
 
-  say(event: string, data: unknown, lastEventId = "") {
-    this.dispatchEvent(Object.assign(new Event(event), { data: JSON.stringify(data), lastEventId }));
-  }
+  say = (event: string, data: unknown, id = "") =>
+    this.write(`${id && `id: ${id}\n`}event: ${event}\ndata: ${JSON.stringify(data)}\n\n`);
 
-  fail(closed: boolean) {
-    if (closed) this.readyState = Source.CLOSED;
-    this.onerror();
+  fail() {
+    this.writer.abort(new Error("broken")).catch(() => {});
   }
 }
 
 let back: () => void;
-let states: StreamState[];
+let phases: StreamPhase[];
+let heardAt: number | null;
 let lines: [unknown, string][];
 
-const start = () =>
-  follow(
+const start = async () => {
+  const stop = follow(
     (lastId) => `/logs?after=${lastId ?? ""}`,
     () => ({ line: (data, id) => lines.push([data, id]) }),
-    (state) => states.push(state),
+    (state) => {
+      phases.push(state.phase);
+      heardAt = state.heardAt;
+    },
   );
-const newest = () => Source.opened.at(-1)!;
+  await vi.advanceTimersByTimeAsync(0);
+  return stop;
+};
+const newest = () => Stream.opened.at(-1)!;
 
 beforeEach(() => {
   vi.useFakeTimers();
-  vi.stubGlobal("EventSource", Source);
-  vi.mocked(json).mockRejectedValue(new Error("no session"));
+  vi.mocked(call).mockReset();
+  vi.mocked(call).mockImplementation((url, init) => Promise.resolve(new Stream(url as string, init!.signal!).response));
   vi.spyOn(connection, "onBack").mockImplementation((action) => {
     back = action;
     return () => void (back = () => {});
   });
-  Source.opened = [];
-  states = [];
+  Stream.opened = [];
+  phases = [];
   lines = [];
 });
 afterEach(() => void vi.useRealTimers());
 
-test("events go to their handlers until the end", () => {
-  start();
-  newest().onopen();
-  newest().say("line", { n: 1 }, "7");
-  newest().say("other", {});
-  newest().say("end", {});
+test("events go to their handlers until the end", async () => {
+  await start();
+  await newest().say("line", { n: 1 }, "7");
+  await newest().say("other", {});
+  await newest().say("end", {});
   expect(lines).toEqual([[{ n: 1 }, "7"]]);
-  expect(states).toEqual(["connecting", "open", "ended"]);
-  expect(newest().readyState).toBe(Source.CLOSED);
-  newest().fail(true);
-  vi.runAllTimers();
-  expect(Source.opened).toHaveLength(1);
+  expect(phases).toEqual(["connecting", "open", "ended"]);
+  expect(newest().signal.aborted).toBe(true);
+  await vi.advanceTimersByTimeAsync(120_000);
+  expect(Stream.opened).toHaveLength(1);
 });
 
-test("the browser restores a connection that broke off by itself", () => {
-  start();
-  newest().fail(false);
-  vi.runAllTimers();
-  expect(states).toEqual(["connecting", "away"]);
-  expect(Source.opened).toHaveLength(1);
-  expect(json).not.toHaveBeenCalled();
+test("a stream that breaks off goes on after its last event", async () => {
+  await start();
+  await newest().say("line", { n: 1 }, "7");
+  await newest().say("line", { n: 2 });
+  newest().fail();
+  await vi.advanceTimersByTimeAsync(3000);
+  expect(Stream.opened.map((stream) => stream.url)).toEqual(["/logs?after=", "/logs?after=7"]);
+  expect(phases).toEqual(["connecting", "open", "away", "connecting", "open"]);
 });
 
-test("after a refusal it asks for the session, and goes on after the last event", () => {
-  start();
-  newest().say("line", { n: 1 }, "7");
-  newest().say("line", { n: 2 });
-  newest().fail(true);
-  expect(json).toHaveBeenCalledWith("/me");
-  vi.runAllTimers();
-  expect(Source.opened.map((source) => source.url)).toEqual(["/logs?after=", "/logs?after=7"]);
-  expect(states).toEqual(["connecting", "away", "connecting"]);
+test("a refused stream is asked for again", async () => {
+  vi.mocked(call).mockRejectedValueOnce(new Error("no session"));
+  await start();
+  expect(phases).toEqual(["connecting", "away"]);
+  await vi.advanceTimersByTimeAsync(3000);
+  expect(phases).toEqual(["connecting", "away", "connecting", "open"]);
 });
 
-test("it goes on at once when the API is back, and only once", () => {
-  start();
+test("a comment of the API shows that a quiet stream is alive", async () => {
+  await start();
+  for (let beat = 0; beat < 5; beat += 1) {
+    await vi.advanceTimersByTimeAsync(15_000);
+    await newest().write(": ping\n\n");
+  }
+  expect(phases).toEqual(["connecting", "open"]);
+});
+
+test("a stream that is silent says so, and is replaced", async () => {
+  await start();
+  await newest().say("line", { n: 1 }, "7");
+  const last = Date.now();
+  await vi.advanceTimersByTimeAsync(20_000);
+  expect(phases).toEqual(["connecting", "open", "silent"]);
+  expect(heardAt).toBe(last);
+  await vi.advanceTimersByTimeAsync(20_000);
+  expect(newest().signal.aborted).toBe(true);
+  await vi.advanceTimersByTimeAsync(3000);
+  expect(newest().url).toBe("/logs?after=7");
+  expect(phases).toEqual(["connecting", "open", "silent", "away", "connecting", "open"]);
+});
+
+test("it goes on at once when the API is back, and only once", async () => {
+  await start();
   back();
-  expect(Source.opened).toHaveLength(1);
-  newest().fail(true);
+  expect(Stream.opened).toHaveLength(1);
+  newest().fail();
+  await vi.advanceTimersByTimeAsync(0);
   back();
-  expect(Source.opened).toHaveLength(2);
-  vi.runAllTimers();
-  expect(Source.opened).toHaveLength(2);
+  expect(Stream.opened).toHaveLength(2);
+  await vi.advanceTimersByTimeAsync(10_000);
+  expect(Stream.opened).toHaveLength(2);
 });
 
-test("after the stop nothing is opened any more", () => {
-  const stop = start();
-  newest().fail(true);
+test("after the stop nothing is opened any more", async () => {
+  const stop = await start();
   stop();
+  expect(newest().signal.aborted).toBe(true);
   back();
-  vi.runAllTimers();
-  expect(Source.opened).toHaveLength(1);
-  expect(newest().readyState).toBe(Source.CLOSED);
+  await vi.advanceTimersByTimeAsync(120_000);
+  expect(Stream.opened).toHaveLength(1);
 });

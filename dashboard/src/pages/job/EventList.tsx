@@ -1,8 +1,18 @@
 import type { Event } from "../../api/types";
+import { AnsiText } from "../../ui/AnsiText";
 import { clock, dateTime } from "../../ui/format";
+import { headlineOf } from "../../ui/reason";
 import { tone } from "../../ui/StateBadge";
+import { readFailure } from "./failure";
 
-export function EventList({ events, newestFirst = false }: { events: readonly Event[]; newestFirst?: boolean }) {
+interface Props {
+  events: readonly Event[];
+  newestFirst?: boolean;
+  /** Without the log lines that an event may have. */
+  short?: boolean;
+}
+
+export function EventList({ events, newestFirst = false, short = false }: Props) {
   if (!events.length) return <p className="muted">None yet.</p>;
   const shown = newestFirst ? [...events].reverse() : events;
   return (
@@ -18,11 +28,27 @@ export function EventList({ events, newestFirst = false }: { events: readonly Ev
             ) : (
               <span className={event.kind === "warning" ? "chip tone-warn" : "chip"}>{event.kind}</span>
             )}{" "}
-            {event.message}
+            {headlineOf(event.message)}
             {event.user && <span className="muted"> by {event.user}</span>}
+            {!short && <LogLines message={event.message} />}
           </span>
         </li>
       ))}
     </ol>
+  );
+}
+
+function LogLines({ message }: { message: string }) {
+  const { lines } = readFailure(message);
+  if (!lines.length) return null;
+  return (
+    <pre className="event-lines">
+      {lines.map((line, at) => (
+        <span key={at}>
+          <AnsiText text={line} />
+          {"\n"}
+        </span>
+      ))}
+    </pre>
   );
 }

@@ -1,16 +1,19 @@
 import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";
 
+import { Following } from "../../ui/Following";
 import { plural } from "../../ui/format";
+import { Loading } from "../../ui/Loading";
 import { Deliveries } from "./Deliveries";
 import { EventList } from "./EventList";
-import { useLive } from "./live";
+import { pending, useLive } from "./live";
 
 const route = getRouteApi("/inside/jobs/$jobId");
 
 export function EventsTab() {
   const { jobId } = route.useParams();
-  const { events, stream } = useLive();
+  const live = useLive();
+  const { events, stream } = live;
   const [text, setText] = useState("");
   const wanted = text.toLowerCase();
   const shown = events.filter((event) => `${event.kind} ${event.state ?? ""} ${event.message}`.toLowerCase().includes(wanted));
@@ -28,11 +31,10 @@ export function EventsTab() {
             onChange={(event) => setText(event.target.value)}
           />
           <span className="muted" role="status">
-            {plural(shown.length, "event")}
-            {stream === "open" ? ", live" : stream === "away" ? ", reconnecting …" : ""}
+            {pending(live) ? "" : plural(shown.length, "event")} <Following stream={stream} />
           </span>
         </div>
-        <EventList events={shown} />
+        {pending(live) ? <Loading rows={6} /> : <EventList events={shown} />}
       </section>
       <Deliveries jobId={jobId} />
     </div>

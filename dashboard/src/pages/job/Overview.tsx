@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
+import { lazy, Suspense } from "react";
 
 import { checkpointsQuery, jobQuery } from "../../api/queries";
 import { ended, type JobDetail, type Learner } from "../../api/types";
@@ -7,38 +8,52 @@ import { Command } from "../../ui/Copy";
 import { ErrorNote } from "../../ui/ErrorNote";
 import { Fact } from "../../ui/Fact";
 import { ago, dateTime, plural, since, size } from "../../ui/format";
+import { Loading } from "../../ui/Loading";
+import { headlineOf } from "../../ui/reason";
 import { Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { useNow } from "../../ui/useNow";
 import { EventList } from "./EventList";
-import { useLive } from "./live";
+import { FailurePanel } from "./FailurePanel";
+import { LogTail, UsageCard } from "./Glance";
+import { pending, useLive } from "./live";
 import { Timeline } from "./Timeline";
 
 const route = getRouteApi("/inside/jobs/$jobId");
 const RECENT = 8;
+const MainCurves = lazy(() => import("./MainCurves").then((module) => ({ default: module.MainCurves })));
 const FEW_PACKAGES = 4;
 
 export function Overview() {
   const { jobId } = route.useParams();
   const { data: job } = useQuery(jobQuery(jobId));
-  const { events } = useLive();
+  const live = useLive();
+  const { events } = live;
+  const waiting = pending(live) && !job?.removed?.events;
   if (!job) return null;
   return (
     <div className="overview">
       <div className="stack">
         <Why job={job} />
+        {Object.keys(job.metrics ?? {}).length > 0 && !job.removed?.metrics && (
+          <Suspense fallback={<section className="card"><Loading rows={9} /></section>}>
+            <MainCurves job={job} />
+          </Suspense>
+        )}
+        {job.state !== "FAILED" && !job.removed?.logs && <LogTail job={job} />}
         <section className="card" aria-labelledby="timeline">
           <h2 id="timeline">Time line</h2>
-          <Timeline job={job} events={events} />
+          {waiting ? <Loading rows={2} /> : <Timeline job={job} events={events} />}
         </section>
         <Learners job={job} />
         <Checkpoints job={job} />
       </div>
       <div className="stack">
+        <UsageCard job={job} />
         <Facts job={job} />
         <section className="card" aria-labelledby="recent">
           <h2 id="recent">Latest events</h2>
-          <EventList events={events.slice(-RECENT)} newestFirst />
+          {waiting ? <Loading rows={RECENT} /> : <EventList events={events.slice(-RECENT)} newestFirst short />}
           {events.length > RECENT && (
             <p>
               <Link to="/jobs/$jobId/events" params={{ jobId }}>
@@ -61,7 +76,7 @@ function Why({ job }: { job: JobDetail }) {
       <div className="note warn" role="status">
         <strong>Something is in the way</strong>
         <p>{job.condition}</p>
-        <p className="muted">{job.reason}</p>
+        <p className="muted">{headlineOf(job.reason)}</p>
       </div>
     );
   }
@@ -69,7 +84,7 @@ function Why({ job }: { job: JobDetail }) {
     return (
       <div className="note info" role="status">
         <strong>Why it is waiting</strong>
-        <p>{job.reason}</p>
+        <p>{headlineOf(job.reason)}</p>
         <p className="muted">
           For {since(job.state_since, now)}
           {job.queue_position ? `, number ${job.queue_position} in the queue of engine ${job.engine}` : ""}.
@@ -78,17 +93,12 @@ function Why({ job }: { job: JobDetail }) {
     );
   }
   if (job.state === "FAILED") {
-    return (
-      <div className="note bad" role="status">
-        <strong>Why it failed</strong>
-        <p>{job.reason}</p>
-        {job.error_code && <p className="muted mono">{job.error_code}</p>}
-      </div>
-    );
+    return <FailurePanel job={job} />;
   }
+  if (job.state === "COMPLETED" && job.reason === "completed") return null;
   return (
     <div className="note" role="status">
-      <p>{job.reason}</p>
+      <p>{headlineOf(job.reason)}</p>
     </div>
   );
 }
@@ -120,14 +130,14 @@ function Facts({ job }: { job: JobDetail }) {
           {resources.gpus ? `, ${plural(resources.gpus, resources.gpu_type ?? "GPU")}` : ""}
         </Fact>
         <Fact name="Retries">
-          {job.failures} of {job.retries} used
+          {job.retries === 0 ? "none allowed" : `${Math.min(job.failures, job.retries)} of ${job.retries} used`}
         </Fact>
         <Fact name="Priority">{job.priority}</Fact>
         <Fact name="User">{job.user}</Fact>
         <Fact name="Created">
           <Time at={job.created_at}>{dateTime(job.created_at)}</Time>
         </Fact>
-        {started && <Fact name="Runs for">{since(started, job.ended_at ?? now)}</Fact>}
+        {started && <Fact name={job.ended_at ? "Ran for" : "Runs for"}>{since(started, job.ended_at ?? now)}</Fact>}
         {Object.keys(job.labels).length > 0 && (
           <Fact name="Labels">
             <span className="row labels">
@@ -137,6 +147,14 @@ function Facts({ job }: { job: JobDetail }) {
                 </Link>
               ))}
             </span>
+          </Fact>
+        )}
+        {job.labels["sweep"]?.startsWith("swp-") && (
+          <Fact name="Sweep">
+            <Link to="/sweeps/$sweepId" params={{ sweepId: job.labels["sweep"] }} className="mono">
+              {job.labels["sweep"]}
+            </Link>
+            {job.labels["trial"] && <>, trial {job.labels["trial"]}</>}
           </Fact>
         )}
         {job.rerun_of && (
@@ -219,11 +237,13 @@ function Learners({ job }: { job: JobDetail }) {
 function exitOf(learner: Learner): string {
   if (learner.lost) return `lost: ${learner.lost}`;
   if (learner.exit_code === null) return learner.exit_reason ?? "–";
-  return learner.exit_reason ? `${learner.exit_code}: ${learner.exit_reason}` : String(learner.exit_code);
+  const code = `exit code ${learner.exit_code}`;
+  if (!learner.exit_reason) return code;
+  return learner.exit_reason.includes(code) ? learner.exit_reason : `${code}: ${learner.exit_reason}`;
 }
 
 function Checkpoints({ job }: { job: JobDetail }) {
-  const { data, error } = useQuery(checkpointsQuery(job.id));
+  const { data, error, isPending } = useQuery(checkpointsQuery(job.id));
   const found = data?.checkpoints ?? [];
   return (
     <section className="card flush" aria-labelledby="checkpoints">
@@ -232,6 +252,10 @@ function Checkpoints({ job }: { job: JobDetail }) {
       </h2>
       {error ? (
         <ErrorNote error={error} />
+      ) : isPending ? (
+        <div className="card-foot">
+          <Loading rows={2} />
+        </div>
       ) : found.length === 0 ? (
         <p className="card-foot muted">
           None. What the program writes to <code>CHECKPOINT_DIR</code> is kept, and the next attempt begins with it.

@@ -5,11 +5,18 @@ import { tone } from "../../ui/StateBadge";
 import { useNow } from "../../ui/useNow";
 import { attemptRows, length } from "./attempts";
 
+/** How the attempt ended: its outcome, which a retried attempt has, too. */
+function Outcome({ job, attempt, end }: { job: JobDetail; attempt: number; end: string | null }) {
+  const outcome = job.attempts.find((other) => other.n === attempt)?.outcome;
+  const shown = outcome === "SUCCEEDED" ? "COMPLETED" : (outcome ?? end);
+  return shown ? <span className={`state tone-${tone(shown)}`}>{shown}</span> : null;
+}
+
 export function Timeline({ job, events }: { job: JobDetail; events: readonly Event[] }) {
   const now = useNow(!ended(job));
   const rows = attemptRows(events, now);
   const longest = Math.max(1, ...rows.map(length));
-  if (!rows.length) return <p className="muted">No events yet.</p>;
+  if (!rows.length) return <p className="muted">The project no longer keeps the events.</p>;
   return (
     <ol className="timeline">
       {rows.map((row) => (
@@ -18,7 +25,7 @@ export function Timeline({ job, events }: { job: JobDetail; events: readonly Eve
             <strong>Attempt {row.attempt}</strong>
             {row.segments[0] && <span className="muted numbers">{clock(row.segments[0].from)}</span>}
             <span className="muted numbers">{span(length(row) / 1000)}</span>
-            {row.end && <span className={`state tone-${tone(row.end)}`}>{row.end}</span>}
+            <Outcome job={job} attempt={row.attempt} end={row.end} />
           </div>
           <div className="timeline-track" aria-hidden="true">
             <div className="timeline-bar" style={{ width: `${Math.max(8, (100 * length(row)) / longest)}%` }}>

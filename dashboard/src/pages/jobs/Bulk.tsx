@@ -10,41 +10,59 @@ import { Confirm } from "../../ui/Dialog";
 import { plural } from "../../ui/format";
 import { toast } from "../../ui/toast";
 
-/** What can be done with the jobs that are selected. */
+interface Action {
+  verb: string;
+  /** Whether it means anything for this job. */
+  fits: (job: Job) => boolean;
+  run: (id: string) => Promise<unknown>;
+  /** What it does with each job, and what has been done once the API has accepted it. */
+  about: string;
+  done: string;
+  danger?: true;
+}
+
+const path = (id: string) => ({ params: { path: { job_id: id } } });
+const ACTIONS: readonly Action[] = [
+  {
+    verb: "Halt",
+    fits: (job) => !ended(job),
+    run: (id) => api.POST("/api/v1/jobs/{job_id}/halt", path(id)),
+    about: "Each gets its grace to save a checkpoint, and can be resumed from it.",
+    done: "will be halted",
+  },
+  {
+    verb: "Resume",
+    fits: (job) => job.state === "HALTED" || job.state === "FAILED",
+    run: (id) => api.POST("/api/v1/jobs/{job_id}/resume", path(id)),
+    about: "Another attempt of each is queued, which begins with the last complete checkpoint.",
+    done: "will go on",
+  },
+  {
+    verb: "Rerun",
+    fits: () => true,
+    run: (id) => api.POST("/api/v1/jobs/{job_id}/rerun", path(id)),
+    about: "Each is submitted again as a new job, with the same manifest, code and credentials.",
+    done: "submitted again",
+  },
+  {
+    verb: "Delete",
+    fits: () => true,
+    run: (id) => api.DELETE("/api/v1/jobs/{job_id}", path(id)),
+    about: "Jobs that run are stopped first. Logs, events and checkpoints go with them; there is no way back.",
+    done: "will be deleted",
+    danger: true,
+  },
+];
+
+/** What can be done with the jobs that are selected: a bar over the page's end, so that the table stays where it is. */
 export function Bulk({ jobs, clear }: { jobs: readonly Job[]; clear: () => void }) {
-  const [asked, setAsked] = useState<"halt" | "delete" | null>(null);
+  const [asked, setAsked] = useState<Action | null>(null);
   const { edit } = useRights();
-  const queries = useQueryClient();
   const navigate = useNavigate();
-  const running = jobs.filter((job) => !ended(job));
-  const concerned = asked === "halt" ? running : jobs;
-
-  const act = async () => {
-    const results = await Promise.allSettled(
-      concerned.map((job) =>
-        asked === "halt"
-          ? api.POST("/api/v1/jobs/{job_id}/halt", { params: { path: { job_id: job.id } } })
-          : api.DELETE("/api/v1/jobs/{job_id}", { params: { path: { job_id: job.id } } }),
-      ),
-    );
-    await queries.invalidateQueries({ queryKey: ["jobs"] });
-    const refused = results.flatMap((result, at) =>
-      result.status === "rejected" ? [`${concerned[at]?.name}: ${(result.reason as Error).message}`] : [],
-    );
-    const done = concerned.length - refused.length;
-    if (done) toast(`${plural(done, "job")} ${asked === "halt" ? "will be halted" : "will be deleted"}`);
-    if (refused.length) throw new Error(refused.join("\n"));
-    clear();
-  };
-
   return (
     <div className="bulk row" role="region" aria-label="Selected jobs">
       <strong>{plural(jobs.length, "job")} selected</strong>
-      {edit && (
-        <button type="button" className="button small" disabled={!running.length} onClick={() => setAsked("halt")}>
-          Halt
-        </button>
-      )}
+      {edit && ACTIONS.filter((action) => !action.danger).map((action) => <Button key={action.verb} {...{ action, jobs, setAsked }} />)}
       <button
         type="button"
         className="button small"
@@ -57,37 +75,60 @@ export function Bulk({ jobs, clear }: { jobs: readonly Job[]; clear: () => void 
       >
         Compare
       </button>
-      {edit && (
-        <button type="button" className="button small danger" onClick={() => setAsked("delete")}>
-          Delete
-        </button>
-      )}
+      {edit && ACTIONS.filter((action) => action.danger).map((action) => <Button key={action.verb} {...{ action, jobs, setAsked }} />)}
       <button type="button" className="button small quiet" onClick={clear}>
         Clear the selection
       </button>
-      {asked && (
-        <Confirm
-          title={asked === "halt" ? `Halt ${plural(running.length, "job")}?` : `Delete ${plural(jobs.length, "job")}?`}
-          verb={asked === "halt" ? "Halt" : "Delete"}
-          danger={asked === "delete"}
-          action={act}
-          onClose={() => setAsked(null)}
-        >
-          <p>
-            {asked === "halt"
-              ? "Each gets its grace to save a checkpoint, and can be resumed from it."
-              : "Jobs that run are stopped first. Logs, events and checkpoints go with them; there is no way back."}
-          </p>
-          <ul>
-            {concerned.slice(0, 10).map((job) => (
-              <li key={job.id} className="break">
-                {job.name} <span className="muted mono">{job.id}</span>
-              </li>
-            ))}
-            {concerned.length > 10 && <li>and {concerned.length - 10} more</li>}
-          </ul>
-        </Confirm>
-      )}
+      {asked && <Ask action={asked} jobs={jobs.filter(asked.fits)} clear={clear} onClose={() => setAsked(null)} />}
     </div>
+  );
+}
+
+function Button({ action, jobs, setAsked }: { action: Action; jobs: readonly Job[]; setAsked: (action: Action) => void }) {
+  return (
+    <button
+      type="button"
+      className={action.danger ? "button small danger" : "button small"}
+      disabled={!jobs.some(action.fits)}
+      onClick={() => setAsked(action)}
+    >
+      {action.verb}
+    </button>
+  );
+}
+
+const LISTED = 10;
+
+function Ask({ action, jobs, clear, onClose }: { action: Action; jobs: readonly Job[]; clear: () => void; onClose: () => void }) {
+  const queries = useQueryClient();
+  const act = async () => {
+    const results = await Promise.allSettled(jobs.map((job) => action.run(job.id)));
+    await queries.invalidateQueries({ queryKey: ["jobs"] });
+    const refused = results.flatMap((result, at) =>
+      result.status === "rejected" ? [`${jobs[at]?.name}: ${(result.reason as Error).message}`] : [],
+    );
+    const done = jobs.length - refused.length;
+    if (done) toast(`${plural(done, "job")} ${action.done}`);
+    if (refused.length) throw new Error(refused.join("\n"));
+    clear();
+  };
+  return (
+    <Confirm
+      title={`${action.verb} ${plural(jobs.length, "job")}?`}
+      verb={action.verb}
+      danger={action.danger ?? false}
+      action={act}
+      onClose={onClose}
+    >
+      <p>{action.about}</p>
+      <ul>
+        {jobs.slice(0, LISTED).map((job) => (
+          <li key={job.id} className="break">
+            {job.name} <span className="muted mono">{job.id}</span>
+          </li>
+        ))}
+        {jobs.length > LISTED && <li>and {jobs.length - LISTED} more</li>}
+      </ul>
+    </Confirm>
   );
 }

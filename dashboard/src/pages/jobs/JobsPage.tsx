@@ -11,9 +11,9 @@ import { ErrorNote } from "../../ui/ErrorNote";
 import { Loading } from "../../ui/Loading";
 import { useTitle } from "../../ui/useTitle";
 import { Bulk } from "./Bulk";
-import { Filters } from "./Filters";
+import { Filters, StateTabs } from "./Filters";
 import { JobsTable } from "./JobsTable";
-import { jobsParameters, type JobsSearch } from "./search";
+import { isFiltered, jobsParameters, type JobsSearch, NO_FILTER } from "./search";
 
 const route = getRouteApi("/inside/");
 
@@ -22,12 +22,15 @@ export function JobsPage() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
-  const change = (changes: Partial<JobsSearch>) =>
-    void navigate({ search: (before) => ({ ...before, ...changes }), replace: true, resetScroll: false });
+  // Back undoes a filter. Only of what is typed into the search field, no letter is a step of its own.
+  const change = (changes: Partial<JobsSearch>) => {
+    const replace = Boolean("col" in changes || (changes.q && search.q));
+    void navigate({ search: (before) => ({ ...before, ...changes }), replace, resetScroll: false });
+  };
 
   const { data, error, isPending, hasNextPage, fetchNextPage, isFetchingNextPage, isPlaceholderData } =
     useInfiniteQuery({
-      queryKey: ["jobs", { ...search, col: undefined }],
+      queryKey: ["jobs", jobsParameters(search, null)],
       queryFn: ({ pageParam, signal }) =>
         json<JobPage>(`/jobs?${jobsParameters(search, pageParam)}`, "GET", undefined, signal),
       initialPageParam: null as string | null,
@@ -47,11 +50,12 @@ export function JobsPage() {
     });
   useListKeys(toggle);
 
-  const filtered = Boolean(search.state || search.label || search.metric || search.q);
+  const filtered = isFiltered(search);
   return (
     <>
       <div className="page-head">
         <h1>Jobs</h1>
+        <StateTabs search={search} change={change} />
       </div>
       <Filters search={search} change={change} jobs={jobs} />
       <ErrorNote error={error} />
@@ -64,7 +68,7 @@ export function JobsPage() {
               <button
                 type="button"
                 className="button"
-                onClick={() => change({ state: undefined, label: undefined, metric: undefined, q: undefined })}
+                onClick={() => change(NO_FILTER)}
               >
                 Show all jobs
               </button>

@@ -1,10 +1,6 @@
-import { Link } from "@tanstack/react-router";
-
 import { ended, type Job } from "../../api/types";
-import { ago, plural, since, size, value } from "../../ui/format";
-import { StateBadge } from "../../ui/StateBadge";
-import { Time } from "../../ui/Time";
 import { useNow } from "../../ui/useNow";
+import { Cell, NameCell, StateCell } from "./Cells";
 import { columnsOf, type JobsSearch, turnSort } from "./search";
 
 interface Props {
@@ -18,22 +14,23 @@ interface Props {
   stale: boolean;
 }
 
-const HEADS: Record<string, string> = {
-  engine: "Engine",
-  size: "Size",
-  labels: "Labels",
-  user: "User",
-  created: "Created",
-  duration: "Duration",
+/** The column's name, what it sorts by, and whether it holds numbers. */
+const HEADS: Record<string, { name: string; sort?: string; right?: boolean }> = {
+  id: { name: "Id" },
+  engine: { name: "Engine" },
+  size: { name: "Size" },
+  gpu_hours: { name: "GPU-hours", right: true },
+  labels: { name: "Labels" },
+  user: { name: "User" },
+  created: { name: "Created", sort: "created_at" },
+  duration: { name: "Duration", right: true },
 };
+export const columnName = (column: string) => HEADS[column]?.name ?? column.replace(/^(metric|param):/, "");
 
 export function JobsTable({ jobs, search, change, selected, setSelected, toggle, stale }: Props) {
   const now = useNow(jobs.some((job) => !ended(job)));
   const columns = columnsOf(search);
   const all = jobs.length > 0 && jobs.every((job) => selected.has(job.id));
-  const sortable = (column: string, name: string, right = false) => (
-    <SortHead column={column} name={name} right={right} search={search} change={change} />
-  );
   return (
     <div className="card flush table-wrap">
       <table className="table jobs" aria-busy={stale}>
@@ -47,19 +44,19 @@ export function JobsTable({ jobs, search, change, selected, setSelected, toggle,
                 onChange={() => setSelected(all ? new Set() : new Set(jobs.map((job) => job.id)))}
               />
             </th>
-            {sortable("name", "Job")}
-            {sortable("state", "State")}
-            {columns.map((column) =>
-              column === "created" ? (
-                <SortHead key={column} column="created_at" name="Created" search={search} change={change} />
-              ) : column.startsWith("metric:") ? (
-                <SortHead key={column} column={column} name={column.slice(7)} right search={search} change={change} />
+            <SortHead sort="name" name="Job" search={search} change={change} />
+            <SortHead sort="state" name="State" search={search} change={change} />
+            {columns.map((column) => {
+              const metric = column.startsWith("metric:");
+              const { sort = metric ? column : undefined, right = metric } = HEADS[column] ?? {};
+              return sort ? (
+                <SortHead key={column} sort={sort} name={columnName(column)} right={right} search={search} change={change} />
               ) : (
-                <th key={column} scope="col" className={column === "duration" ? "right" : undefined}>
-                  {HEADS[column] ?? column}
+                <th key={column} scope="col" className={right ? `right ${column}` : column}>
+                  {columnName(column)}
                 </th>
-              ),
-            )}
+              );
+            })}
           </tr>
         </thead>
         <tbody>
@@ -73,18 +70,8 @@ export function JobsTable({ jobs, search, change, selected, setSelected, toggle,
                   onChange={() => toggle(job.id)}
                 />
               </td>
-              <td className="name">
-                <Link to="/jobs/$jobId" params={{ jobId: job.id }} data-job={job.id} className="break">
-                  {job.name}
-                </Link>
-                <div className="muted mono">{job.id}</div>
-              </td>
-              <td className="what">
-                <StateBadge job={job} />
-                <div className="muted reason break" title={job.reason}>
-                  {job.condition ?? job.reason}
-                </div>
-              </td>
+              <NameCell job={job} />
+              <StateCell job={job} />
               {columns.map((column) => (
                 <Cell key={column} job={job} column={column} search={search} change={change} now={now} />
               ))}
@@ -97,112 +84,27 @@ export function JobsTable({ jobs, search, change, selected, setSelected, toggle,
 }
 
 function SortHead({
-  column,
+  sort,
   name,
   right = false,
   search,
   change,
 }: {
-  column: string;
+  sort: string;
   name: string;
-  right?: boolean;
+  right?: boolean | undefined;
   search: JobsSearch;
   change: (changes: Partial<JobsSearch>) => void;
 }) {
   // The newest first is how the API lists without being told.
-  const sort = search.sort ?? "-created_at";
-  const direction = sort === column ? "ascending" : sort === `-${column}` ? "descending" : "none";
+  const now = search.sort ?? "-created_at";
+  const direction = now === sort ? "ascending" : now === `-${sort}` ? "descending" : "none";
   return (
     <th scope="col" aria-sort={direction} className={right ? "right" : undefined}>
-      <button type="button" className="sort" onClick={() => change({ sort: turnSort(search.sort, column) })}>
+      <button type="button" className="sort" onClick={() => change({ sort: turnSort(search.sort, sort) })}>
         {name}
         <span aria-hidden="true">{direction === "ascending" ? " ↑" : direction === "descending" ? " ↓" : ""}</span>
       </button>
     </th>
   );
-}
-
-function Cell({
-  job,
-  column,
-  search,
-  change,
-  now,
-}: {
-  job: Job;
-  column: string;
-  search: JobsSearch;
-  change: (changes: Partial<JobsSearch>) => void;
-  now: number;
-}) {
-  if (column.startsWith("metric:")) {
-    const metric = job.metrics?.[column.slice(7)];
-    return (
-      <td className="right nowrap numbers" data-label={column.slice(7)}>
-        {metric ? value(metric.last) : "–"}
-        {metric && (
-          <div className="muted">
-            {value(metric.min)} … {value(metric.max)}
-          </div>
-        )}
-      </td>
-    );
-  }
-  switch (column) {
-    case "engine":
-      return <td data-label="Engine">{job.engine}</td>;
-    case "size":
-      return (
-        <td data-label="Size" className="nowrap">
-          {sizeOf(job)}
-        </td>
-      );
-    case "labels":
-      return (
-        <td data-label={Object.keys(job.labels).length ? "Labels" : undefined}>
-          <span className="row labels">
-            {Object.entries(job.labels).map(([key, text]) => {
-              const label = `${key}=${text}`;
-              return (
-                <button
-                  key={key}
-                  type="button"
-                  className="chip"
-                  title={`Only jobs with ${label}`}
-                  onClick={() => change({ label: [...new Set([...(search.label ?? []), label])] })}
-                >
-                  {label}
-                </button>
-              );
-            })}
-          </span>
-        </td>
-      );
-    case "user":
-      return (
-        <td data-label="User" className="user">
-          {job.user}
-        </td>
-      );
-    case "created":
-      return (
-        <td data-label="Created">
-          <Time at={job.created_at}>{ago(job.created_at)}</Time>
-        </td>
-      );
-    case "duration":
-      return (
-        <td data-label="Duration" className="right nowrap">
-          {job.started_at ? since(job.started_at, job.ended_at ?? now) : "–"}
-        </td>
-      );
-    default:
-      return <td />;
-  }
-}
-
-function sizeOf(job: Job): string {
-  const { cpus, gpus, gpu_type: type, memory } = job.resources;
-  const each = gpus ? `${gpus} ${type ?? "GPU"}` : `${plural(cpus, "CPU")}`;
-  return `${job.learners} × ${each}, ${size(memory)}`;
 }

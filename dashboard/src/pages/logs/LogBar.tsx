@@ -1,4 +1,4 @@
-import { type FormEvent, useState } from "react";
+import { type FormEvent, type ReactNode, useState } from "react";
 
 import type { JobDetail } from "../../api/types";
 import { Copy } from "../../ui/Copy";
@@ -20,7 +20,7 @@ interface Props {
   step: (by: 1 | -1) => void;
   /** The newest line is kept in sight. */
   pinned: boolean;
-  status: string;
+  status: ReactNode;
   wrap: boolean;
   setWrap: (on: boolean) => void;
   times: boolean;

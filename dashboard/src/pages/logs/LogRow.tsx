@@ -1,7 +1,8 @@
 import { memo, useState } from "react";
 
 import { clock, dateTime } from "../../ui/format";
-import { mark, parseAnsi } from "./ansi";
+import { mark, parseAnsi } from "../../ui/ansi";
+import { ownColours } from "../../ui/AnsiText";
 import type { Row } from "./LogWindow";
 
 interface Props {
@@ -52,11 +53,11 @@ export const LogRow = memo(function LogRow({ row, named, times, target, spans, g
       <span className="log-text">
         {mark(shown, parseAnsi(shown), spans ?? []).map((piece) =>
           piece.hit ? (
-            <mark key={piece.start} className={piece.style}>
+            <mark key={piece.start} className={piece.style} style={ownColours(piece)}>
               {piece.text}
             </mark>
           ) : piece.style ? (
-            <span key={piece.start} className={piece.style}>
+            <span key={piece.start} className={piece.style} style={ownColours(piece)}>
               {piece.text}
             </span>
           ) : (

@@ -9,6 +9,8 @@ import { ended, type LogLine } from "../../api/types";
 import { useKeys } from "../../app/keys";
 import { Empty } from "../../ui/Empty";
 import { ErrorNote } from "../../ui/ErrorNote";
+import { Following } from "../../ui/Following";
+import { plural } from "../../ui/format";
 import { Loading } from "../../ui/Loading";
 import { Removed } from "../../ui/Removed";
 import { useTitle } from "../../ui/useTitle";
@@ -91,7 +93,11 @@ export function LogsTab() {
         hitAt={hitAt}
         step={step}
         pinned={pinned && state.atEnd}
-        status={statusOf(stream, state.total, ended(job))}
+        status={
+          <>
+            {state.loaded ? plural(state.total, "line") : state.error ? "" : "loading …"} {state.loaded && !ended(job) && <Following stream={stream} />}
+          </>
+        }
         wrap={wrap}
         setWrap={setWrap}
         times={times}
@@ -131,13 +137,6 @@ export function LogsTab() {
       )}
     </section>
   );
-}
-
-function statusOf(stream: StreamState, total: number, over: boolean): string {
-  const lines = `${total.toLocaleString()} lines`;
-  if (over) return lines;
-  if (stream === "open") return `${lines}, live`;
-  return stream === "away" || stream === "connecting" ? `${lines}, connecting …` : lines;
 }
 
 /** Appends what comes while the window is at the log's end. */

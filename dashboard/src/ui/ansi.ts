@@ -5,21 +5,14 @@ export interface Piece {
   text: string;
   /** Class names, "" for plain text. */
   style: string;
+  /** A colour of its own, besides those that have a class: #rrggbb. */
+  front?: string;
+  back?: string;
   /** Where it begins in the raw line, in UTF-16 units. */
   start: number;
 }
 
 const NAMES = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"];
-const PALETTE: [number, number, number][] = [
-  [0, 0, 0],
-  [205, 0, 0],
-  [0, 205, 0],
-  [205, 205, 0],
-  [0, 0, 238],
-  [205, 0, 205],
-  [0, 205, 205],
-  [229, 229, 229],
-];
 // CSI (parameters, intermediates, final), OSC up to its end, and two-character escapes.
 // eslint-disable-next-line no-control-regex
 const ESCAPE = /\x1b(?:\[([0-9;:<=>?]*)[ -/]*([@-~])|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-Z\\^-~])/g;
@@ -49,6 +42,12 @@ const PLAIN: Style = {
   back: null,
 };
 
+/** The line without its escapes. */
+export const plainText = (line: string) =>
+  parseAnsi(line)
+    .map((piece) => piece.text)
+    .join("");
+
 /** The line in pieces of one style each. Of a progress bar's carriage returns, what they left to be seen. */
 export function parseAnsi(line: string): Piece[] {
   const pieces: Piece[] = [];
@@ -58,7 +57,7 @@ export function parseAnsi(line: string): Piece[] {
   let style = PLAIN;
   let at = begin;
   const add = (to: number) => {
-    if (to > at) pieces.push({ text: visible(line.slice(at, to)), style: classes(style), start: at });
+    if (to > at) pieces.push({ text: visible(line.slice(at, to)), ...looks(style), start: at });
   };
   ESCAPE.lastIndex = begin;
   for (let found = ESCAPE.exec(line); found; found = ESCAPE.exec(line)) {
@@ -78,7 +77,7 @@ function visible(text: string): string {
     .replace(BIDI, "\ufffd");
 }
 
-function classes(style: Style): string {
+function looks(style: Style): Omit<Piece, "text" | "start"> {
   const names: string[] = [];
   if (style.bold) names.push("a-bold");
   if (style.dim) names.push("a-dim");
@@ -86,9 +85,12 @@ function classes(style: Style): string {
   if (style.underline) names.push("a-underline");
   if (style.strike) names.push("a-strike");
   if (style.inverse) names.push("a-inverse");
-  if (style.front) names.push(`a-${style.front}`);
-  if (style.back) names.push(`a-on-${style.back}`);
-  return names.join(" ");
+  const own: { front?: string; back?: string } = {};
+  if (style.front?.startsWith("#")) own.front = style.front;
+  if (style.back?.startsWith("#")) own.back = style.back;
+  if (style.front) names.push(own.front ? "a-rgb" : `a-${style.front}`);
+  if (style.back) names.push(own.back ? "a-on-rgb" : `a-on-${style.back}`);
+  return { style: names.join(" "), ...own };
 }
 
 function apply(before: Style, parameters: string): Style {
@@ -124,20 +126,23 @@ function apply(before: Style, parameters: string): Style {
   return style;
 }
 
-/** `5;N` of 256 colours, or `2;R;G;B`: the nearest of the eight that have a class, and how many codes it took. */
+const hex = (...channels: number[]) =>
+  `#${channels.map((channel) => Math.max(0, Math.min(255, channel || 0)).toString(16).padStart(2, "0")).join("")}`;
+/** The steps of each channel in the cube of the 256 colours. */
+const STEPS = [0, 95, 135, 175, 215, 255];
+
+/** `5;N` of 256 colours or `2;R;G;B`, and how many codes it took. The first 16 are the theme's, the others are exact. */
 function extended(codes: number[]): [string | null, number] {
-  if (codes[0] === 2) return [nearest(codes[1] ?? 0, codes[2] ?? 0, codes[3] ?? 0), 4];
+  if (codes[0] === 2) return [hex(codes[1] ?? 0, codes[2] ?? 0, codes[3] ?? 0), 4];
   if (codes[0] !== 5) return [null, 1];
   const index = codes[1] ?? 0;
   if (index < 16) return [NAMES[index % 8] ?? null, 2];
-  if (index >= 232) return [index < 244 ? "black" : "white", 2];
+  if (index > 255) return [null, 2];
+  const grey = 8 + 10 * (index - 232);
+  if (index >= 232) return [hex(grey, grey, grey), 2];
   const cube = index - 16;
-  return [nearest(51 * Math.floor(cube / 36), 51 * (Math.floor(cube / 6) % 6), 51 * (cube % 6)), 2];
-}
-
-function nearest(red: number, green: number, blue: number): string {
-  const distances = PALETTE.map(([r, g, b]) => (r - red) ** 2 + (g - green) ** 2 + (b - blue) ** 2);
-  return NAMES[distances.indexOf(Math.min(...distances))] ?? "white";
+  const step = (place: number) => STEPS[Math.floor(cube / place) % 6] ?? 0;
+  return [hex(step(36), step(6), step(1)), 2];
 }
 
 /** Pieces with what matches marked: `spans` are [begin, end) in characters (code points) of the raw line. */

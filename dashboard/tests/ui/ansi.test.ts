@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { mark, parseAnsi } from "../../../src/pages/logs/ansi";
+import { mark, parseAnsi } from "../../src/ui/ansi";
 
 const ESC = "\x1b";
 const styled = (line: string) => parseAnsi(line).map(({ text, style }) => [text, style]);
@@ -44,19 +44,23 @@ test("a sequence without parameters resets", () => {
 test.each([
   ["bright colours", "91;102", "a-red a-on-green"],
   ["the first 16 of 256 colours", "38;5;9", "a-red"],
-  ["the cube of 256 colours", "38;5;21", "a-blue"],
-  ["dark greys of 256", "38;5;235", "a-black"],
-  ["light greys of 256", "48;5;250", "a-on-white"],
-  ["24 bits", "38;2;200;10;10", "a-red"],
-  ["24 bits behind the text", "48;2;0;200;200", "a-on-cyan"],
-  ["24 bits with colons", "38:2:200:200:0", "a-yellow"],
-])("%s become the nearest of eight", (_, codes, style) => {
+])("%s are those of the theme", (_, codes, style) => {
   expect(styled(`${ESC}[${codes}mx`)).toEqual([["x", style]]);
+});
+
+test.each([
+  ["the cube of 256 colours", "38;5;208", { style: "a-rgb", front: "#ff8700" }],
+  ["greys of 256", "48;5;235", { style: "a-on-rgb", back: "#262626" }],
+  ["24 bits", "38;2;200;10;300", { style: "a-rgb", front: "#c80aff" }],
+  ["24 bits behind the text", "1;48;2;0;200;200", { style: "a-bold a-on-rgb", back: "#00c8c8" }],
+  ["24 bits with colons", "38:2:200:200:0", { style: "a-rgb", front: "#c8c800" }],
+])("%s are exact", (_, codes, piece) => {
+  expect(parseAnsi(`${ESC}[${codes}mx`)).toMatchObject([{ text: "x", ...piece }]);
 });
 
 test("the codes after an extended colour keep their meaning", () => {
   expect(styled(`${ESC}[38;5;1;4mx`)).toEqual([["x", "a-underline a-red"]]);
-  expect(styled(`${ESC}[38;2;0;0;238;1mx`)).toEqual([["x", "a-bold a-blue"]]);
+  expect(styled(`${ESC}[38;2;0;0;238;1mx`)).toEqual([["x", "a-bold a-rgb"]]);
 });
 
 test.each([
