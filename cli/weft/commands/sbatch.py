@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +17,7 @@ from weft.commands.submitting import FollowOption, SaveOption, save_manifest, sh
 from weft.errors import InvalidManifest
 from weft.exits import ExitCode
 from weft.script import as_job, as_yaml
-from weft.slurm.batch import make_batch
+from weft.slurm.batch import Batch, make_batch
 from weft.slurm.directives import Directive, take_option
 from weft.slurm.script import read_script
 from weft.ui import problems
@@ -104,7 +105,6 @@ def sbatch(
     source = Source(
         job.manifest, f"the manifest of {script}", job.text, values, job.code, manifest_in(job.code), [], job
     )
-    texts = [as_yaml(manifest) for manifest in batch.manifests(job.manifest)]
     if save is not None:
         if follow or as_json or settings or batch.array:
             raise typer.BadParameter(
@@ -119,8 +119,8 @@ def sbatch(
     try:
         if batch.array:
             client.validate(source.manifest, values)  # an error shows before the first job is there
-            jobs = []
-            for submitted in submit_each(client, source, texts):
+            jobs: list[dict[str, Any]] = []
+            for submitted in submit_each(client, source, _texts(batch, job.manifest, jobs)):
                 jobs.append(dict(submitted.raw))
                 if not as_json:
                     print(f"{before}{submitted.id}", flush=True)
@@ -129,8 +129,21 @@ def sbatch(
             elif not batch.parsable:
                 say(f"[dim]all of them:[/] [command]weft list --label array={jobs[0]['labels']['array']}[/]")
             return
-        [submitted] = submit_each(client, source, texts)
+        [submitted] = submit_each(client, source, _texts(batch, job.manifest, []))
     except InvalidManifest as error:
         problems.explain(source.title, source.text, error.problems, error.detail)
         raise typer.Exit(ExitCode.INVALID) from None
     show_submitted(client, submitted, follow=follow, as_json=as_json, before=before)
+
+
+def _texts(batch: Batch, made: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The manifests. Of an array with a limit, each job waits for the end of the job so many places before it.
+
+    Args:
+        jobs: those that have been submitted.
+    """
+    for number, manifest in enumerate(batch.manifests(made)):
+        if 0 < batch.at_once <= number:
+            earlier = {"job": jobs[number - batch.at_once]["id"], "on": "ended"}
+            manifest["after"] = [*manifest.get("after", []), earlier]
+        yield as_yaml(manifest)

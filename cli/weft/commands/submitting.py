@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -63,8 +63,8 @@ def submit(client: Client, source: Source) -> Job:
     return job
 
 
-def submit_each(client: Client, source: Source, texts: Sequence[str]) -> Iterator[Job]:
-    """Send the code once, and submit a job for each manifest."""
+def submit_each(client: Client, source: Source, texts: Iterable[str]) -> Iterator[Job]:
+    """Send the code once, and submit a job for each manifest, which is asked for when the job before is there."""
     if source.code is None:
         yield from (client.jobs.submit(text, None, source.values) for text in texts)
         return

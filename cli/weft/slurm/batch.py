@@ -29,6 +29,7 @@ class Batch:
         keys: keys of the manifest, except the framework.
         env: the manifest's ``env``.
         array: the indices of an array; empty: the job is none.
+        at_once: the most jobs of the array that may run at once; 0: no limit.
         notes: what directives did not do, for the user.
         folder: the folder of the code; None: the current one.
         parsable: whether only the id is to be printed.
@@ -37,6 +38,7 @@ class Batch:
     keys: dict[str, Any] = field(default_factory=dict)
     env: dict[str, str] = field(default_factory=dict)
     array: list[int] = field(default_factory=list)
+    at_once: int = 0
     notes: list[str] = field(default_factory=list)
     folder: Path | None = None
     parsable: bool = False
@@ -129,7 +131,7 @@ class _Reader:
         if "dependency" in self.found:
             batch.keys["after"] = self._dependency()
         if "array" in self.found:
-            batch.array = self._array()
+            batch.array, batch.at_once = self._array()
         if "export" in self.found:
             self._export(batch)
         if "chdir" in self.found:
@@ -253,27 +255,23 @@ class _Reader:
             self._wrong("time", str(error))
             return None
 
-    def _array(self) -> list[int]:
+    def _array(self) -> tuple[list[int], int]:
+        """The indices, and the most jobs that may run at once; 0: no limit."""
         value, percent, most = self.found["array"].value.partition("%")
         indices: list[int] = []
         for part in value.split(","):
             match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", part.strip())
             if not match or int(match[2] or match[1]) < int(match[1]) or match[3] == "0":
-                self._wrong("array", "expected indices such as 0-7, 1,3,5 or 0-15:4")
-                return []
+                self._wrong("array", "expected indices such as 0-7, 1,3,5, 0-15:4 or 0-7%2")
+                return [], 0
             indices += range(int(match[1]), int(match[2] or match[1]) + 1, int(match[3] or 1))[: _MOST_JOBS + 1]
         if len(indices) > _MOST_JOBS:
             self._wrong("array", f"expected at most {_MOST_JOBS:,} indices")
         indices = list(dict.fromkeys(indices))
         if percent and not re.fullmatch(r"[1-9]\d{0,8}", most):
             self._wrong("array", "expected a number from 1 after %")
-        elif percent and int(most) < len(indices):
-            accepted = f"leave out %{most}, or give --array={value} on the command line, which replaces the directive"
-            self._wrong(
-                "array",
-                f"Weft can't limit how many jobs of an array run at once: all run when there is room; {accepted}",
-            )
-        return indices
+            return [], 0
+        return indices, int(most or 0)
 
     def _export(self, batch: Batch) -> None:
         for word in filter(None, self.found["export"].value.split(",")):
