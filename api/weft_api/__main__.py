@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import weft_core.libraries  # noqa: F401  (before all that imports the two)
+
+# isort: split
+
 import errno
 import os
 import socket
@@ -17,7 +21,7 @@ from weft_api.app import create_app
 from weft_api.context import Context
 from weft_api.http.patience import PatientProtocol
 from weft_api.streaming.tunnels import TUNNELS
-from weft_core.processes import few_arenas
+from weft_core.processes import few_arenas, return_memory
 from weft_core.service_log import configure_logging
 from weft_core.settings import Settings, load_settings
 from weft_core.settings_problems import settings_problems
@@ -59,6 +63,7 @@ def main() -> int:
     except OSError as error:
         return _fail(_listen_problem(settings, error))
     configure_logging()
+    return_memory()
     structlog.get_logger("weft.api").info("serving", host=settings.api.host, port=listener.getsockname()[1])
     server = _Server(
         uvicorn.Config(

@@ -16,12 +16,11 @@ from tempfile import NamedTemporaryFile, _TemporaryFileWrapper
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
-import boto3
-from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, NoCredentialsError, SSLError
 from urllib3.exceptions import NameResolutionError
 
+from weft_core import aws
 from weft_core.failpoints import around
 from weft_core.launch import S3Location
 from weft_core.outgoing import NotAllowed, Outgoing
@@ -36,7 +35,6 @@ _logger = logging.getLogger(__name__)
 
 SMALL = 1 << 20
 """Bytes up to which a file is uploaded by one request, without other threads."""
-_COPY = TransferConfig(multipart_threshold=1 << 30, multipart_chunksize=256 << 20)
 _WEEK = 7 * 24 * 3600  # the longest that a signature of version 4 may live
 
 
@@ -71,7 +69,7 @@ def make_client(
     Args:
         outgoing: the door for its requests; None: an administrator has named the endpoint.
     """
-    client: S3Client = boto3.client(
+    client: S3Client = aws.make_client(
         "s3",
         endpoint_url=endpoint,
         region_name=region or "us-east-1",
@@ -150,6 +148,19 @@ def store_errors(endpoint: str, container: str, key: str = "") -> Iterator[None]
         raise StoreError(f"{endpoint!r} is not the URL of an S3 endpoint", "other") from error
 
 
+def _transfers() -> Any:
+    """boto3's functions that transfer large objects. Loaded by the first of them: many processes never have one."""
+    from boto3.s3 import inject
+
+    return inject
+
+
+def _copy_settings() -> Any:
+    from boto3.s3.transfer import TransferConfig
+
+    return TransferConfig(multipart_threshold=1 << 30, multipart_chunksize=256 << 20)
+
+
 class Bucket:
     """One container; keys are as given, without a prefix of our own.
 
@@ -205,11 +216,11 @@ class Bucket:
     @around("s3.put_file")
     def put_file(self, key: str, path: Path) -> None:
         """Upload a file of any size (multipart above 8 MiB)."""
-        if path.stat().st_size <= SMALL:  # without boto3's pool of threads for each transfer
+        if path.stat().st_size <= SMALL:  # without a pool of threads for each transfer
             self.put(key, path.read_bytes())
             return
         with self._guard(key):
-            self._s3.upload_file(str(path), self.bucket, key)
+            _transfers().upload_file(self._s3, str(path), self.bucket, key)
 
     def get(self, key: str) -> bytes:
         with self._guard(key):
@@ -237,12 +248,14 @@ class Bucket:
         if inside:
             with target._guard(key):
                 source: CopySourceTypeDef = {"Bucket": self.bucket, "Key": key}
-                target._s3.copy(source, target.bucket, target_key, SourceClient=self._s3, Config=_COPY)
+                _transfers().copy(
+                    target._s3, source, target.bucket, target_key, SourceClient=self._s3, Config=_copy_settings()
+                )
             return
         with self._guard(key):
             body = self._s3.get_object(Bucket=self.bucket, Key=key)["Body"]
             with target._guard(target_key):
-                target._s3.upload_fileobj(body, target.bucket, target_key)
+                _transfers().upload_fileobj(target._s3, body, target.bucket, target_key)
 
     def head(self, key: str) -> ObjectInfo | None:
         """Size and time of an object, or None when there is none."""

@@ -37,6 +37,13 @@ def few_arenas() -> None:
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
 
 
+def return_memory() -> None:
+    """Give the kernel what the start has used for a while only: the text of botocore's descriptions of services takes
+    megabytes. glibc keeps it otherwise."""
+    with suppress(AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 class Identity(NamedTuple):
     """A process, unmistakably: a pid alone is used again, after a reboot at the latest."""
 

@@ -378,9 +378,8 @@ def test_a_kept_data_store_is_opened_with_the_environments_credentials(desk: Des
     found = [stored["Key"] for stored in client.list_objects_v2(Bucket="desk", Prefix="out/")["Contents"]]
     assert any(re.fullmatch(r"out/run-\w+/copy\.txt", key) for key in found), found
     # Wheels, too.
-    client.upload_file(
-        str(make_wheel(desk.folder / "built", "weft-alpha", "1.4")), "desk", "wheels/weft_alpha-1.4-py3-none-any.whl"
-    )
+    wheel = make_wheel(desk.folder / "built", "weft-alpha", "1.4")
+    client.put_object(Bucket="desk", Key=f"wheels/{wheel.name}", Body=wheel.read_bytes())
     asked = {
         "name": "python",
         "command": "python -c 'import weft_alpha; print(weft_alpha.__version__)'",

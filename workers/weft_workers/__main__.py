@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import weft_core.libraries  # noqa: F401  (before all that imports the two)
+
+# isort: split
+
 import argparse
 import os
 import subprocess

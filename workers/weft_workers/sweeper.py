@@ -7,6 +7,10 @@ weft_workers.sweeper`` is started by ``python -m weft_workers``, and ends when t
 
 from __future__ import annotations
 
+import weft_core.libraries  # noqa: F401  (before all that imports the two)
+
+# isort: split
+
 import os
 import random
 import signal
@@ -23,7 +27,7 @@ from sqlalchemy.exc import DBAPIError
 
 from weft_core.engine import EngineUnreachable
 from weft_core.objects import StoreError
-from weft_core.processes import die_with_parent, few_arenas
+from weft_core.processes import die_with_parent, few_arenas, return_memory
 from weft_core.service_log import configure_logging
 from weft_core.store.models import Attempt, Job
 from weft_workers.archiving import Archiver
@@ -240,6 +244,7 @@ def main() -> int:
     except BadSettings as error:
         print(f"weft sweeper: {error}", file=sys.stderr)
         return 2
+    return_memory()
     sweeper = Sweeper(context)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sweeper.stop())

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-import boto3
 from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 
 from weft_api.context import Context, Shared
+from weft_core import aws
 from weft_core.launch import LearnerSpec, S3Location, StoreKeys
 from weft_core.objects import store_errors
 from weft_core.settings import Settings
@@ -170,7 +170,7 @@ def _policy(statements: list[dict[str, Any]]) -> str:
 
 def _make_client(settings: Settings) -> Any:
     wanted = settings.datastore
-    client = boto3.client(
+    client = aws.make_client(
         "sts",
         endpoint_url=wanted.sts_endpoint or wanted.endpoint or settings.s3.endpoint,
         region_name=wanted.region,

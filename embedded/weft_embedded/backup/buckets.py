@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, cast
 
+from boto3.s3 import inject
 from boto3.s3.transfer import TransferConfig
 
 from weft_core.objects import StoreError, make_client, store_errors
@@ -180,7 +181,8 @@ class Buckets:
     def _put(self, stored: StoredObject, body: BytesIO) -> None:
         more = {"ContentType": stored.content_type} if stored.content_type else {}
         with store_errors(self._endpoint, stored.bucket, stored.key):
-            self._s3.upload_fileobj(
+            inject.upload_fileobj(
+                self._s3,
                 body,
                 stored.bucket,
                 stored.key,
