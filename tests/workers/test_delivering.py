@@ -175,7 +175,7 @@ def test_a_worker_that_dies_after_sending_sends_the_same_again(world: World, con
     halted(world, target(hook.url))
     process = multiprocessing.get_context("spawn").Process(target=deliver_and_die, args=(context.settings,))
     process.start()
-    process.join(60)
+    process.join()
     assert process.exitcode == -signal.SIGKILL
     assert len(hook.requests) == 1
     deliver(context)

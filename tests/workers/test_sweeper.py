@@ -105,7 +105,7 @@ def test_room_that_comes_free_goes_on_at_once(world: World, context: Context) ->
     world.step(after)
     rare = context.settings.model_copy(update={"timings": TimingSettings(sweep=1000)})
     sweeper = Sweeper(replace(context, settings=rare), threads=2)
-    assert sweeper.watch_endings() == pytest.approx(0.6), "none is ending"
+    assert not sweeper.watch_endings(), "none is ending"
     for job in jobs:
         world.exit(job, 0)
         world.step(job)
@@ -115,7 +115,7 @@ def test_room_that_comes_free_goes_on_at_once(world: World, context: Context) ->
             session.get_one(Job, job).next_step_at = func.now() + timedelta(seconds=300)
     time.sleep(0.3)  # what the last step saw is older than a look by now
     looks = world.engine.looks
-    assert sweeper.watch_endings() == pytest.approx(0.2)
+    assert sweeper.watch_endings()
     assert world.engine.looks == looks + 1, "one look for all"
     assert {world.job(job).state for job in jobs} == {"PROCESSING"}, "their pods are still there"
 

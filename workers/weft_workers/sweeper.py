@@ -17,7 +17,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -34,6 +34,7 @@ from weft_workers.archiving import Archiver
 from weft_workers.audit_export import AuditExporter
 from weft_workers.context import Context
 from weft_workers.delivering import Deliverer
+from weft_workers.duties import OtherDuties, QueueDuties, find_other_duties, find_queue_duties
 from weft_workers.following import follow
 from weft_workers.housekeeping import Housekeeping
 from weft_workers.process import BadSettings, open_context, read_settings, wait_for_installation
@@ -41,7 +42,7 @@ from weft_workers.reconcile import step
 from weft_workers.reconcile.admit import admit, due, observe
 from weft_workers.retention import Retention
 from weft_workers.sweeping import Sweeps
-from weft_workers.watching import TRY_EVERY, make_due, wake_strangers, watch
+from weft_workers.watching import make_due, wake_strangers, watch
 
 log = structlog.get_logger(__name__)
 
@@ -51,18 +52,14 @@ PARENT = "WEFT_SWEEPER_PARENT"
 _THREADS = 4
 _BATCH = 200
 _CHECK_EVERY = 10.0  # seconds between two checks of an engine
-_ADMIT_EVERY = 0.1  # seconds between two checks for changes of a queue
-_OBSERVE_EVERY = 1.0
+_QUEUES_EVERY, _OTHERS_EVERY = 0.1, 0.2  # seconds between two searches for something to do
 _TIDY_EVERY = 600.0
 _RETENTION_EVERY = 60.0
 _ARCHIVE_EVERY = 5.0
-_DELIVER_EVERY = 1.0
 _LAST_TRIES = 2.0  # seconds for the deliveries that are under way at the end
 _EXPORT_EVERY = 5.0
-_SWEEPS_EVERY = 0.3
-_FOLLOW_EVERY = 0.5
 _SHORTEST = 0.1  # seconds between two sweeps
-_ENDINGS, _NO_ENDINGS = 0.2, 0.6  # seconds between two observations of runs that are ending; if none are
+_ENDINGS = 0.2  # seconds between two observations of runs that are ending
 
 
 class Sweeper:
@@ -81,42 +78,32 @@ class Sweeper:
         self._gone: frozenset[str] = frozenset()
         """Runs that had ended at the last observation, and whose attempts had not."""
         self._lock = threading.Lock()
+        signals = [(duty, name) for duty in QueueDuties._fields for name in context.engines]
+        signals += [(duty, "") for duty in OtherDuties._fields]
+        self._signals = {signal: threading.Event() for signal in signals}
+        """That there is something to do, by duty and engine (empty: of the installation)."""
 
     def run(self) -> None:
         """Sweep and do the housekeeping until :meth:`stop`."""
-        house = Housekeeping(self._context)
-        keepers = [
-            threading.Thread(target=self._repeat, args=(_CHECK_EVERY, partial(house.check, engine)), daemon=True)
-            for engine in self._context.engines.values()
-        ]
-        for name in self._context.engines:
-            tasks = (
-                (_ADMIT_EVERY, self.admit_due),
-                (_OBSERVE_EVERY, partial(observe, self._context)),
-                (TRY_EVERY, self.watch),
-            )
-            for every, task in tasks:
-                keepers.append(threading.Thread(target=self._repeat, args=(every, partial(task, name)), daemon=True))
-        keepers.append(threading.Thread(target=self._repeat, args=(_TIDY_EVERY, house.tidy), daemon=True))
-        retention = Retention(self._context)
-        keepers.append(
-            threading.Thread(target=self._repeat, args=(_RETENTION_EVERY, retention.remove_due), daemon=True)
-        )
-        archiver = Archiver(self._context)
-        keepers.append(threading.Thread(target=self._repeat, args=(_ARCHIVE_EVERY, archiver.archive_due), daemon=True))
-        if self._context.settings.audit.export:
-            export = AuditExporter(self._context).export_due
-            keepers.append(threading.Thread(target=self._repeat, args=(_EXPORT_EVERY, export), daemon=True))
-        keepers.append(threading.Thread(target=self._watch_endings, daemon=True))
-        deliverer = Deliverer(self._context)
-        keepers.append(threading.Thread(target=self._repeat, args=(_DELIVER_EVERY, deliverer.run_due), daemon=True))
-        keepers.append(
-            threading.Thread(target=self._repeat, args=(_FOLLOW_EVERY, partial(follow, self._context)), daemon=True)
-        )
-        sweeps = Sweeps(self._context)
-        keepers.append(threading.Thread(target=self._repeat, args=(_SWEEPS_EVERY, sweeps.run_due), daemon=True))
-        for keeper in keepers:
-            keeper.start()
+        context = self._context
+        house, deliverer, sweeps = Housekeeping(context), Deliverer(context), Sweeps(context)
+        for engine in context.engines.values():
+            self._start(self._repeat, _CHECK_EVERY, partial(house.check, engine))
+        for name in context.engines:
+            self._start(self._when, self._signals["admit", name], partial(self.admit_due, name))
+            self._start(self._when, self._signals["observe", name], partial(observe, context, name))
+            self._start(self._when, self._signals["watch", name], partial(self.watch, name))
+        self._start(self._when, self._signals["endings", ""], self._watch_endings)
+        self._start(self._when, self._signals["deliveries", ""], deliverer.run_due)
+        self._start(self._when, self._signals["sweeps", ""], sweeps.run_due)
+        self._start(self._when, self._signals["predecessors", ""], partial(follow, context))
+        self._start(self._repeat, _QUEUES_EVERY, self._find_queue_duties)
+        self._start(self._repeat, _OTHERS_EVERY, self._find_other_duties)
+        self._start(self._repeat, _TIDY_EVERY, house.tidy)
+        self._start(self._repeat, _RETENTION_EVERY, Retention(context).remove_due)
+        self._start(self._repeat, _ARCHIVE_EVERY, Archiver(context).archive_due)
+        if context.settings.audit.export:
+            self._start(self._repeat, _EXPORT_EVERY, AuditExporter(context).export_due)
         self._guarded(partial(wake_strangers, self._context))
         while not self._stopping.is_set():
             self._stopping.wait(self._guarded(self.sweep) or self._interval())
@@ -126,6 +113,8 @@ class Sweeper:
     def stop(self) -> None:
         """Let :meth:`run` return after the steps that are under way."""
         self._stopping.set()
+        for wanted in self._signals.values():
+            wanted.set()
 
     def sweep(self) -> float:
         """Step all due jobs; returns the seconds until the next sweep: earlier than usual if a job is due earlier."""
@@ -144,8 +133,8 @@ class Sweeper:
         """Step the jobs about which an engine has news."""
         self._submit(watch(self._context, engine))
 
-    def watch_endings(self) -> float:
-        """Step the jobs whose runs have just ended. Returns the seconds until the next check.
+    def watch_endings(self) -> bool:
+        """Step the jobs whose runs have just ended. Returns whether runs are ending.
 
         One observation of an engine serves all runs that are ending. Room that comes free therefore goes to the next
         job at once, and no step has to wait.
@@ -176,7 +165,7 @@ class Sweeper:
             with self._context.database.transaction() as session:
                 make_due(session, news)
             self._submit(news)
-        return _ENDINGS if found else _NO_ENDINGS
+        return bool(found)
 
     def _submit(self, job_ids: Iterable[str]) -> None:
         for job_id in job_ids:
@@ -213,9 +202,31 @@ class Sweeper:
             self._guarded(task)
             self._stopping.wait(seconds * random.uniform(0.7, 1.3))  # noqa: S311
 
+    def _when(self, wanted: threading.Event, task: Callable[[], object]) -> None:
+        """Run ``task`` when it is wanted."""
+        while wanted.wait() and not self._stopping.is_set():
+            wanted.clear()
+            self._guarded(task)
+
     def _watch_endings(self) -> None:
-        while not self._stopping.is_set():
-            self._stopping.wait(self._guarded(self.watch_endings) or _NO_ENDINGS)
+        while self.watch_endings() and not self._stopping.wait(_ENDINGS):
+            pass
+
+    def _find_queue_duties(self) -> None:
+        for name, duties in find_queue_duties(self._context.database, self._context.engines).items():
+            self._signal(duties._asdict(), name)
+
+    def _find_other_duties(self) -> None:
+        self._signal(find_other_duties(self._context.database)._asdict(), "")
+
+    def _signal(self, duties: Mapping[str, bool], engine: str) -> None:
+        for duty, wanted in duties.items():
+            if wanted:
+                self._signals[duty, engine].set()
+
+    @staticmethod
+    def _start(target: Callable[..., None], *args: object) -> None:
+        threading.Thread(target=target, args=args, daemon=True).start()
 
     def _guarded(self, task: Callable[[], float | object | None]) -> float:
         """Run ``task``; trouble is logged, and never ends the sweeper."""
@@ -240,7 +251,7 @@ def main() -> int:
     try:
         settings = read_settings()
         installation = wait_for_installation(settings)
-        context = open_context(settings, installation, connections=_THREADS + 12)
+        context = open_context(settings, installation, connections=_THREADS + 14)
     except BadSettings as error:
         print(f"weft sweeper: {error}", file=sys.stderr)
         return 2

@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import timedelta
 
 import structlog
-from sqlalchemy import func, or_, select, update
+from sqlalchemy import Select, func, or_, select, update
 from sqlalchemy.exc import DBAPIError
 
 from weft_core.manifest import ManifestError
@@ -26,6 +26,17 @@ log = structlog.get_logger(__name__)
 _BATCH = 100
 _AGAIN = timedelta(seconds=10)
 """After trouble with one sweep."""
+
+
+def ended_trials() -> Select[str]:
+    """The ids of the sweeps of which a trial's job has ended or is gone."""
+    return (
+        select(Trial.sweep_id)
+        .distinct()
+        .outerjoin(Job, Job.id == Trial.job_id)
+        .where(Trial.state == TrialState.RUNNING, Trial.runs)
+        .where(or_(Trial.job_id.is_(None), Job.ended_at.is_not(None)))
+    )
 
 
 class Sweeps:
@@ -79,15 +90,8 @@ class Sweeps:
 
     def _find(self) -> list[str]:
         due = select(SweepRow.id).where(SweepRow.next_step_at <= func.now()).order_by(SweepRow.next_step_at)
-        ended = (
-            select(Trial.sweep_id)
-            .distinct()
-            .outerjoin(Job, Job.id == Trial.job_id)
-            .where(Trial.state == TrialState.RUNNING, Trial.runs)
-            .where(or_(Trial.job_id.is_(None), Job.ended_at.is_not(None)))
-        )
         with self._context.database.transaction() as session:
-            found = [*session.scalars(due.limit(_BATCH)), *session.scalars(ended.limit(_BATCH))]
+            found = [*session.scalars(due.limit(_BATCH)), *session.scalars(ended_trials().limit(_BATCH))]
         return list(dict.fromkeys(found))
 
     def _put_off(self, sweep_id: str) -> None:

@@ -26,8 +26,6 @@ from weft_workers.waiting import among
 
 EVERY = 1.5
 """Seconds between two observations of an engine, on behalf of all workers; shorter than :data:`POLL`."""
-TRY_EVERY = 0.4
-"""Seconds after which a sweeper checks whether it is time for the next observation."""
 
 
 def watch(context: Context, name: str) -> list[str]:

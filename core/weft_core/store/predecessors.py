@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from weft_core.lifecycle.states import TERMINAL, JobState
@@ -45,21 +45,19 @@ def never_starts(ending: str, state: str | None) -> str | None:
     return f"is {state}" if state in _OVER and not _is_met(ending, state) else None
 
 
-def find_changed(session: Session, most: int) -> list[str]:
-    """The ids of waiting jobs, at most so many, of which a predecessor has ended or is gone."""
+def changed() -> Select[str]:
+    """The ids of the waiting jobs of which a predecessor has ended or is gone."""
     before = aliased(Job)
     halted = and_(before.state == JobState.HALTED.value, Predecessor.ending == "ended")
     decided = or_(before.id.is_(None), before.state.in_(_OVER), halted)
-    found = (
+    return (
         select(Job.id)
         .distinct()
         .select_from(Predecessor)
         .join(Job, Job.id == Predecessor.job_id)
         .outerjoin(before, before.id == Predecessor.predecessor_id)
         .where(Predecessor.ended_at.is_(None), *_waits(), decided)
-        .limit(most)
     )
-    return list(session.scalars(found))
 
 
 def settle(session: Session, job_id: str) -> bool:

@@ -1,0 +1,69 @@
+"""A sweeper finds each duty for which there is something to do, and none otherwise."""
+
+from __future__ import annotations
+
+from sqlalchemy import func, update
+from tests.workers.world import PROJECT, World
+
+from weft_core.lifecycle.states import LearnerPhase
+from weft_core.manifest import After
+from weft_core.store.models import Job, Queue
+from weft_core.store.predecessors import add_predecessors
+from weft_core.store.queue import note_change
+from weft_core.store.scope import Scope
+from weft_workers.duties import OtherDuties, QueueDuties, find_other_duties, find_queue_duties
+from weft_workers.reconcile.admit import admit, observe
+from weft_workers.watching import watch
+
+NONE = OtherDuties(endings=False, deliveries=False, sweeps=False, predecessors=False)
+
+
+def queue_duties(world: World) -> QueueDuties:
+    return find_queue_duties(world.context.database, ["local"])["local"]
+
+
+def test_an_engine_of_which_nothing_is_known_has_all_duties(world: World) -> None:
+    assert queue_duties(world) == QueueDuties(admit=True, observe=True, watch=True)
+
+
+def test_the_duties_of_a_queue(world: World) -> None:
+    for _ in range(20):
+        world.submit()
+    admit(world.context, "local")
+    watch(world.context, "local")
+    observe(world.context, "local")
+    assert queue_duties(world) == QueueDuties(admit=False, observe=False, watch=False), "all was done just now"
+    with world.transaction() as session:
+        note_change(session, "elsewhere")
+    assert not queue_duties(world).admit
+    with world.transaction() as session:
+        note_change(session, "local")
+    assert queue_duties(world) == QueueDuties(admit=True, observe=False, watch=False)
+    with world.transaction() as session:
+        row = session.get_one(Queue, "local")
+        row.next_look_at = row.next_watch_at = func.now()
+    assert queue_duties(world) == QueueDuties(admit=True, observe=True, watch=True)
+    with world.transaction() as session:
+        session.execute(update(Job).values(state="HALTED"))
+    assert not queue_duties(world).observe, "nothing waits"
+
+
+def test_the_other_duties(world: World) -> None:
+    database = world.context.database
+    job = world.running()
+    assert find_other_duties(database) == NONE
+    world.halt(job)
+    world.engine.obeys = False
+    world.step(job)
+    assert find_other_duties(database) == NONE._replace(endings=True)
+    world.engine.obeys = True
+    world.phase(job, LearnerPhase.EXITED)
+    world.step(job, 3)
+    assert world.job(job).state == "HALTED"
+    assert find_other_duties(database) == NONE
+
+    waiting = world.submit()
+    with world.transaction() as session:
+        after = [After(job=job, on="ended")]
+        add_predecessors(Scope(session, PROJECT), session.get_one(Job, waiting), after)
+    assert find_other_duties(database) == NONE._replace(predecessors=True)

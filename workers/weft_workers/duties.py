@@ -1,0 +1,63 @@
+"""What is there to do for a sweeper, found by two small statements instead of one transaction for each duty.
+
+Each duty checks by itself what there is to do, and claims it; so a duty that is called in vain does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from sqlalchemy import and_, exists, func, or_, select
+
+from weft_core.lifecycle.states import JobState
+from weft_core.store.database import Database
+from weft_core.store.models import Attempt, Delivery, Job, Queue, QueueChange, RuleFiring, SweepRow
+from weft_core.store.predecessors import changed
+from weft_workers.sweeping import ended_trials
+
+_QUEUES = select(
+    Queue.engine,
+    or_(Queue.next_pass_at <= func.now(), exists().where(QueueChange.engine == Queue.engine)),
+    and_(
+        or_(Queue.next_look_at.is_(None), Queue.next_look_at <= func.now()),
+        exists().where(Job.engine == Queue.engine, Job.state == JobState.QUEUED.value),
+    ),
+    or_(Queue.next_watch_at.is_(None), Queue.next_watch_at <= func.now()),
+)
+_OTHERS = select(
+    select(Attempt.id)
+    .join(Job, Job.id == Attempt.job_id)
+    .where(Attempt.ended_at.is_(None), Attempt.outcome.is_not(None), Job.lease_until.is_(None))
+    .exists(),
+    or_(exists().where(RuleFiring.acted_at.is_(None)), exists().where(Delivery.next_try_at <= func.now())),
+    or_(exists().where(SweepRow.next_step_at <= func.now()), ended_trials().exists()),
+    changed().exists(),
+)
+
+
+class QueueDuties(NamedTuple):
+    """Of an engine: whether to plan its queue, to observe its capacity, and to watch its runs."""
+
+    admit: bool = True
+    observe: bool = True
+    watch: bool = True
+
+
+class OtherDuties(NamedTuple):
+    endings: bool
+    deliveries: bool
+    sweeps: bool
+    predecessors: bool
+
+
+def find_queue_duties(database: Database, engines: Collection[str]) -> dict[str, QueueDuties]:
+    """The duties of these engines. An engine of which nothing is known yet has all."""
+    with database.autocommit() as connection:
+        found = {engine: QueueDuties(*duties) for engine, *duties in connection.execute(_QUEUES)}
+    return {engine: found.get(engine, QueueDuties()) for engine in engines}
+
+
+def find_other_duties(database: Database) -> OtherDuties:
+    with database.autocommit() as connection:
+        return OtherDuties(*connection.execute(_OTHERS).one())
