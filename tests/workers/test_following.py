@@ -1,4 +1,4 @@
-"""Jobs that start after other jobs: each once, when those have ended as they must, whoever looks and however often."""
+"""Jobs that start after other jobs: once, when those have ended as they must, however many workers check it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_job_waits_in_no_queue_until_the_jobs_before_it_have_ended(world: Worl
     assert (waiting.state, waiting.place, waiting.next_step_at) == ("QUEUED", None, None)
     assert waiting.reason == f"waiting for {first} to complete, {second} to end"
     world.step(last)
-    assert world.job(last).state == "QUEUED", "a hint steps it over nothing"
+    assert world.job(last).state == "QUEUED", "a hint does not start it"
 
     world.halt(second)
     world.step(second)

@@ -1,6 +1,6 @@
-"""What is there to do for a sweeper, found by two small statements instead of one transaction for each duty.
+"""The duties of a sweeper that are due, found by two small statements instead of a transaction for each duty.
 
-Each duty checks by itself what there is to do, and claims it; so a duty that is called in vain does nothing.
+Each duty checks again, and claims its work. A duty that is called in vain does nothing.
 """
 
 from __future__ import annotations

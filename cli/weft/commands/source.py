@@ -176,8 +176,8 @@ def read_source(
 def predecessors(jobs: Sequence[str] | None) -> list[str]:
     """The jobs of ``--after`` as values of ``--set``."""
     values = []
-    for at, told in enumerate(jobs or ()):
-        job, colon, ending = told.partition(":")
+    for at, written in enumerate(jobs or ()):
+        job, colon, ending = written.partition(":")
         values += [f"after[{at}].job={job}", *([f"after[{at}].on={ending}"] if colon else [])]
     return values
 

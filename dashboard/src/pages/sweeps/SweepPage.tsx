@@ -5,7 +5,6 @@ import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 
 import { ApiError } from "../../api/client";
-import { Plot } from "../../charts/Plot";
 import { OtherProjects } from "../../app/project";
 import { Copy } from "../../ui/Copy";
 import { Empty } from "../../ui/Empty";
@@ -21,6 +20,7 @@ import { sweepQuery, trialsQuery } from "./queries";
 import { SweepActions } from "./SweepActions";
 import { Progress, SweepState } from "./SweepState";
 import { TrialCurves } from "./TrialCurves";
+import { TrialPlot } from "./TrialPlot";
 import { over, shown, type Sweep, valueLines } from "./trials";
 import { TrialTable } from "./TrialTable";
 
@@ -73,25 +73,13 @@ function Body({ sweep }: { sweep: Sweep }) {
         <Facts sweep={sweep} />
         <section className="card" aria-labelledby="values">
           <h2 id="values">{sweep.metric} by trial</h2>
-          {lines.length > 0 ? (
-            <div className="curve">
-              <Plot
-                lines={lines}
-                axis="elapsed"
-                log={false}
-                smooth={0}
-                range={null}
-                height={190}
-                format={value}
-                binary={false}
-                formatX={(number) => (Number.isInteger(number) ? `trial ${number}` : "")}
-                onZoom={() => {}}
-                label={`Chart of ${sweep.metric} by trial: best ${value(sweep.best?.value)}`}
-              />
-            </div>
-          ) : (
-            <p className="plot-none muted">{isPending ? "…" : "No trial has a value yet."}</p>
-          )}
+          <TrialPlot
+            lines={lines}
+            axis="elapsed"
+            formatX={(number) => (Number.isInteger(number) ? `trial ${number}` : "")}
+            label={`Chart of ${sweep.metric} by trial: best ${value(sweep.best?.value)}`}
+            none={isPending ? "…" : "No trial has a value yet."}
+          />
         </section>
       </div>
       <ErrorNote error={error} />

@@ -2,9 +2,9 @@ import { useQueries } from "@tanstack/react-query";
 
 import type { Chart } from "../../charts/charts";
 import { makeKey, toLine } from "../../charts/jobLines";
-import { Plot } from "../../charts/Plot";
 import { bucketsQuery } from "../../charts/queries";
 import { value } from "../../ui/format";
+import { TrialPlot } from "./TrialPlot";
 import { bestFirst, type Sweep, type Trial } from "./trials";
 
 const MOST = 10;
@@ -34,25 +34,13 @@ export function TrialCurves({ sweep, trials }: { sweep: Sweep; trials: readonly 
       <h2 id="curves">
         Curves of {best.length + running.length > MOST ? `the best ${MOST} trials` : "the trials"}
       </h2>
-      {lines.length ? (
-        <div className="curve">
-          <Plot
-            lines={lines}
-            axis="step"
-            log={false}
-            smooth={0}
-            range={null}
-            height={190}
-            format={value}
-            binary={false}
-            formatX={value}
-            onZoom={() => {}}
-            label={`Curves of ${sweep.metric}: ${lines.map((line) => `${line.label} ${value(line.last.at(-1))}`).join("; ")}`}
-          />
-        </div>
-      ) : (
-        <p className="plot-none muted">{answers.some((answer) => answer.isPending) ? "…" : "No trial has reported the metric."}</p>
-      )}
+      <TrialPlot
+        lines={lines}
+        axis="step"
+        formatX={value}
+        label={`Curves of ${sweep.metric}: ${lines.map((line) => `${line.label} ${value(line.last.at(-1))}`).join("; ")}`}
+        none={answers.some((answer) => answer.isPending) ? "…" : "No trial has reported the metric."}
+      />
     </section>
   );
 }
