@@ -45,6 +45,24 @@ def run(open_tunnel: Open, command: list[str] | None, *, terminal: bool) -> int:
         return int(tunnel.end["exit_code"])
 
 
+def output_of(open_tunnel: Open, command: list[str]) -> str:
+    """What a command prints to its standard output.
+
+    Raises:
+        WeftError: it could not be started, its end is not known, or it failed; the text is then its standard error.
+    """
+    printed: dict[Frame, bytes] = {Frame.OUTPUT: b"", Frame.ERRORS: b""}
+    with open_tunnel("exec", command=command) as tunnel:
+        tunnel.tell(Frame.DONE)
+        for frame, data in tunnel:
+            if frame in printed:
+                printed[frame] += data
+        tunnel.check()
+        if tunnel.end["exit_code"]:
+            raise WeftError(printed[Frame.ERRORS][:2000].decode(errors="replace").strip() or f"{command[0]} failed")
+    return printed[Frame.OUTPUT].decode()
+
+
 def _send_input(tunnel: Tunnel) -> None:
     with contextlib.suppress(OSError, ValueError):
         while data := os.read(0, PIECE):

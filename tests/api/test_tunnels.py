@@ -21,7 +21,7 @@ from tests.api.test_process import Served
 from tests.api.test_real_agent import eventually, start
 
 from weft import Client, inside
-from weft.errors import Conflict, NotFound, PermissionDenied, TransferError, TunnelBroken
+from weft.errors import Conflict, NotFound, PermissionDenied, TransferError, TunnelBroken, WeftError
 from weft.transport.tunnel import Frame, Tunnel
 from weft_core.settings import Settings
 from weft_core.store.models import Learner, Member, Project
@@ -100,6 +100,9 @@ def test_how_commands_end(running: Running) -> None:
     assert running.run("sh", "-c", "kill -9 $$")[0] == 128 + 9
     with pytest.raises(TunnelBroken, match="no-such-thing: there is no such command"):
         running.run("no-such-thing")
+    assert inside.output_of(running.open(), ["echo", "shown"]) == "shown\n"
+    with pytest.raises(WeftError, match=r"^no such thing$"):
+        inside.output_of(running.open(), ["sh", "-c", "echo no such thing >&2; exit 3"])
     # A process that it leaves in the background holds its output open; the tunnel does not wait for that process.
     assert running.run("sh", "-c", "sleep 1000 & echo done")[:2] == (0, b"done\n")
     running.run("pkill", "-f", "sleep 1000")

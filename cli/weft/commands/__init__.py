@@ -23,6 +23,7 @@ COMMANDS: dict[str, Entry] = {
     "train": Entry("train", "Submit a training job: a manifest or a script, and the folder or zip of its code.", TRAIN),
     "run": Entry("run", "Run a manifest or a script on this machine, without a server.", TRAIN),
     "sbatch": Entry("sbatch", "Submit a Slurm batch script, with its #SBATCH directives.", TRAIN),
+    "notebook": Entry("notebook", "Start JupyterLab as a job, and open its page.", TRAIN),
     "rerun": Entry("train", "Submit a job again, with the same manifest and code.", TRAIN),
     "sweep": Entry(
         "sweep",

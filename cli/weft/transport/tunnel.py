@@ -53,7 +53,7 @@ def connect(server: Server, path: str, headers: Mapping[str, str]) -> ClientConn
     secure = parts.scheme.lower() == "https"
     url = server.url.replace(parts.scheme, "wss" if secure else "ws", 1) + path
     try:
-        return open_socket(
+        connecting = open_socket(
             url,
             ssl=httpx.create_ssl_context() if secure else None,
             additional_headers=dict(headers),
@@ -63,6 +63,7 @@ def connect(server: Server, path: str, headers: Mapping[str, str]) -> ClientConn
             max_size=1 << 20,
             max_queue=None,  # the window is the limit
         )
+        return connecting.__enter__()  # newer versions connect here; `close` of the connection is their `__exit__`
     except InvalidStatus as error:
         raise _refusal(server, path, error) from None
     except (OSError, WebSocketException) as error:
