@@ -10,6 +10,7 @@ from tests.cli.conftest import Weft
 from tests.cli.double import ID, Answer, Double, Seen, as_json, job, jobs_page
 
 from weft.exits import ExitCode
+from weft.ui.jobs import package_list
 
 
 @pytest.mark.parametrize("reference", ["@last", ID, "job-4k9x", "4k9x", "mnist"])
@@ -188,3 +189,16 @@ def test_checkpoints_and_a_rerun_from_the_last(double: Double, weft: Weft) -> No
     assert "began with" in shown
     assert "from the checkpoint of" in shown
     assert "3 files, 4.5 MiB" in shown
+
+
+def test_of_many_packages_those_that_were_asked_for_are_shown() -> None:
+    lock = [{"name": f"part-{number}", "version": "1.0"} for number in range(40)]
+    lock += [
+        {"name": "asked-for", "version": "2.0"},
+        {"name": "pillow", "version": "11", "replaces": "12"},
+    ]
+    told = {"state": "READY", "lock": lock}
+    shown = package_list(told, ["Asked_For[extra]>=2"])
+    assert shown is not None
+    assert shown.startswith("asked-for 2.0, pillow 11 (the image has 12), part-0 1.0, ")
+    assert shown.endswith(", and 30 more (--json has all)")

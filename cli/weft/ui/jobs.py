@@ -28,6 +28,8 @@ _REASON_LEAST = 20
 _LONGEST_METRIC = 24
 _MOST_METRICS = 12
 _MOST_PARAMS = 30
+_MOST_PACKAGES = 12
+_NAME = re.compile(r"[\w.-]*")
 _LONGEST_PARAM = 60
 
 
@@ -175,6 +177,7 @@ def _parameters(job: Job) -> str:
 
 def _facts(job: Job) -> list[tuple[str, str | Text]]:
     framework = job.framework
+    asked = (job.manifest.get("framework") or {}).get("packages") or ()
     launcher = f", launcher {framework.launcher}" if framework.launcher not in ("", "none") else ""
     rows: list[tuple[str, str | Text | None]] = [
         ("reason", job.reason if job.reason.upper() != job.state else None),
@@ -185,7 +188,7 @@ def _facts(job: Job) -> list[tuple[str, str | Text]]:
         ("description", job.description),
         ("framework", f"{framework.name} {framework.version}{launcher}"),
         ("code", cells.repository(job.manifest.get("repo"))),
-        ("packages", package_list(job.raw.get("packages"))),
+        ("packages", package_list(job.raw.get("packages"), asked)),
         ("command", framework.command),
         ("parameters", _parameters(job)),
         ("learners", f"{job.learners} × {cells.resources(job.resources)}{_elastic(job)}"),
@@ -206,14 +209,23 @@ def _facts(job: Job) -> list[tuple[str, str | Text]]:
     return [(key, value) for key, value in rows if value]
 
 
-def package_list(told: Json | None) -> str | None:
-    """'einops 0.8.2, pillow 11.0.0 (the image has 12.0.0)'; while they are built, the job that does it."""
+def package_list(told: Json | None, asked: Sequence[str] = ()) -> str | None:
+    """'einops 0.8.2, pillow 11.0.0 (the image has 12.0.0)'; while they are built, the job that does it.
+
+    Of many packages, those that the manifest asks for and those that replace the image's come first.
+    """
     if not told:
         return None
     if told.get("lock") is None:
         return f"job {told['build']} builds them" if told["state"] == "BUILDING" else told["state"].lower()
-    pins = [f"{pin['name']} {pin['version']}" + _replaced(pin.get("replaces")) for pin in told["lock"]]
-    return ", ".join(pins) or "the image has all of them"
+    pins = told["lock"]
+    more = ""
+    if len(pins) > _MOST_PACKAGES:
+        names = {found[0].lower().replace("_", "-") for text in asked if (found := _NAME.match(text.strip()))}
+        pins = sorted(pins, key=lambda pin: (pin["name"] not in names, not pin.get("replaces")))[:_MOST_PACKAGES]
+        more = f", and {len(told['lock']) - len(pins)} more (--json has all)"
+    shown = [f"{pin['name']} {pin['version']}" + _replaced(pin.get("replaces")) for pin in pins]
+    return ", ".join(shown) + more if shown else "the image has all of them"
 
 
 def _replaced(version: str | None) -> str:
