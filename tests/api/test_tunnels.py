@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -14,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import asyncssh
 import pytest
 from sqlalchemy import update
 from tests.api.conftest import Api, Attempted, Person
@@ -22,6 +25,7 @@ from tests.api.test_real_agent import eventually, start
 
 from weft import Client, inside
 from weft.errors import Conflict, NotFound, PermissionDenied, TransferError, TunnelBroken, WeftError
+from weft.ssh import host_key
 from weft.transport.tunnel import Frame, Tunnel
 from weft_core.settings import Settings
 from weft_core.store.models import Learner, Member, Project
@@ -242,6 +246,40 @@ def test_the_commands(api: Api, running: Running, tmp_path: Path) -> None:
     assert weft("cp", "here", "there")[0] == 2
     project = running.owner.project
     assert weft("projects", "tunnels", project, "--allow")[2] == f"editors may go into the running jobs of {project}\n"
+
+
+def test_ssh(api: Api, running: Running, tmp_path: Path) -> None:
+    proxy = [sys.executable, "-c", "from weft.main import run; run()", "ssh-proxy", f"1.{running.job}.weft"]
+    environment = {"WEFT_URL": api.url, "WEFT_TOKEN": running.owner.token}
+    key = host_key(tmp_path / "ssh")
+    server = "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); "
+    server += "c, _ = s.accept(); c.sendall(c.recv(9).upper())"
+
+    async def use() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in {**environment, "WEFT_PROFILE_FILE": str(tmp_path / "config.toml")}.items():
+                patch.setenv(name, value)
+            connection = await asyncssh.connect(
+                "job.weft", proxy_command=proxy, known_hosts=([key.convert_to_public()], [], []), username="anybody"
+            )
+        async with connection:
+            done = await connection.run("echo $COLOUR; cat; echo trouble >&2; exit 7", input="from here")
+            assert (done.stdout, done.stderr, done.exit_status) == ("blue\nfrom here", "trouble\n", 7)
+            shell = await connection.create_process(term_type="xterm", term_size=(90, 30))
+            shell.change_terminal_size(100, 40)
+            shell.stdin.write("until [ \"$(stty size)\" = '40 100' ]; do sleep 0.1; done; exit 3\n")
+            assert (await shell.wait()).exit_status == 3
+            serving = await connection.create_process(shlex.join([sys.executable, "-c", server]))
+            reader, writer = await connection.open_connection("127.0.0.1", int(await serving.stdout.readline()))
+            writer.write(b"hello")
+            writer.write_eof()
+            assert await reader.read() == b"HELLO"
+            with pytest.raises(asyncssh.ChannelOpenError, match="only ports of the learner itself"):
+                await connection.open_connection("192.0.2.1", 80)
+            with pytest.raises(asyncssh.Error):
+                await connection.start_sftp_client()
+
+    asyncio.run(use())
 
 
 # --- who comes in ----------------------------------------------------------------------------------------------------
