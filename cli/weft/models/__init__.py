@@ -2,7 +2,7 @@
 
 from weft.models.access import AuditRecord, Caps, Member, Project, Quota, Retention, ServiceAccount, Share, Token, User
 from weft.models.base import TERMINAL, Json, Problem, parse_time
-from weft.models.engines import Engine, EngineNode, WaitingJob
+from weft.models.engines import Engine, EngineNode, Room, WaitingJob
 from weft.models.jobs import (
     Attempt,
     Checkpoint,
@@ -45,6 +45,7 @@ __all__ = [
     "Project",
     "Quota",
     "Retention",
+    "Room",
     "Round",
     "Secret",
     "ServiceAccount",
