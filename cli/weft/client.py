@@ -16,7 +16,7 @@ from typing import Any
 from weft import profile as profiles
 from weft.bundle import Bundle, open_bundle
 from weft.errors import ApiError, WeftError
-from weft.models import Engine, Room, SweepInfo, parse_time
+from weft.models import Budget, Engine, Room, SweepInfo, parse_time
 from weft.resources import code as code_on_server
 from weft.resources.account import Me, Secrets, ServiceAccounts, Tokens
 from weft.resources.administration import Projects, Users
@@ -215,7 +215,9 @@ class Client:
     def me(self) -> Me:
         """The user, the project and the role of the token."""
         data = self._transport.json("GET", "/me", holds="user")
-        return Me(*(_name(data.get(key)) for key in ("user", "project", "role")))
+        budget = Budget.from_json(data["budget"]) if data.get("budget") else None
+        user, project, role = (_name(data.get(key)) for key in ("user", "project", "role"))
+        return Me(user, project, role, budget)
 
     def login(self, user: str, password: str, project: str | None = None) -> str:
         """Create a token for a user, by the user's password.

@@ -21,6 +21,8 @@ def plan_lines(client: Client, manifest: Mapping[str, Any], notes: tuple[str, ..
     waiting = f"{count(engine.queued, 'job')} waiting, {engine.running} running on engine {name}"
     yield f"queue: {waiting}" + (f"; {engine.condition}" if engine.condition else "")
     yield f"cost: {_cost(int(each.get('gpus') or 0), learners, manifest)}"
+    if (budget := client.me().budget) is not None:
+        yield f"budget: {budget.left:.4g} of {budget.gpu_hours:.4g} GPU-hours are left to your token"
     for note in notes:
         yield f"note: {note}"
 

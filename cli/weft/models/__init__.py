@@ -1,6 +1,18 @@
 """The server's answers as frozen values. ``raw`` is the server's JSON, with fields that this version may not know."""
 
-from weft.models.access import AuditRecord, Caps, Member, Project, Quota, Retention, ServiceAccount, Share, Token, User
+from weft.models.access import (
+    AuditRecord,
+    Budget,
+    Caps,
+    Member,
+    Project,
+    Quota,
+    Retention,
+    ServiceAccount,
+    Share,
+    Token,
+    User,
+)
 from weft.models.base import TERMINAL, Json, Problem, parse_time
 from weft.models.engines import Engine, EngineNode, Room, WaitingJob
 from weft.models.jobs import (
@@ -23,6 +35,7 @@ __all__ = [
     "TERMINAL",
     "Attempt",
     "AuditRecord",
+    "Budget",
     "Caps",
     "Checkpoint",
     "Datastore",
