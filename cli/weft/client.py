@@ -16,25 +16,17 @@ from typing import Any
 from weft import profile as profiles
 from weft.bundle import Bundle, open_bundle
 from weft.errors import ApiError, WeftError
-from weft.models import Engine, SweepInfo, parse_time
+from weft.models import Budget, Engine, Room, SweepInfo, parse_time
 from weft.resources import code as code_on_server
 from weft.resources.account import Me, Secrets, ServiceAccounts, Tokens
 from weft.resources.administration import Projects, Users
 from weft.resources.audit import Audit
 from weft.resources.data import Data, Datastores
-from weft.resources.jobs import Job, Jobs
+from weft.resources.jobs import Job, Jobs, Validation
 from weft.resources.registry import Models
 from weft.resources.sweeps import Sweeps
-from weft.transport.http import Body, Transport, segment
+from weft.transport.http import Transport, segment
 from weft.transport.transfer import Progress, silent
-
-
-@dataclass(frozen=True)
-class Validation:
-    """The server's answer for a valid manifest: the resolved manifest, and notes that are not errors."""
-
-    manifest: Mapping[str, Any]
-    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -202,15 +194,7 @@ class Client:
         Raises:
             InvalidManifest: ``problems`` lists the faults.
         """
-        text, _ = read_manifest(manifest)
-        data = text.encode()
-        answer = self._transport.json(
-            "POST",
-            "/manifests:validate",
-            params={"set": [f"{key}={value}" for key, value in (overrides or {}).items()]},
-            body=Body(lambda: [data], len(data), "text/yaml"),
-        )
-        return Validation(answer.get("manifest") or {}, tuple(answer.get("notes") or ()))
+        return self.jobs.validate(read_manifest(manifest)[0], overrides)
 
     def job(self, reference: str) -> Job:
         """A job by id, beginning of an id, unique name, or ``@last``; see :meth:`Jobs.find`."""
@@ -231,7 +215,9 @@ class Client:
     def me(self) -> Me:
         """The user, the project and the role of the token."""
         data = self._transport.json("GET", "/me", holds="user")
-        return Me(*(_name(data.get(key)) for key in ("user", "project", "role")))
+        budget = Budget.from_json(data["budget"]) if data.get("budget") else None
+        user, project, role = (_name(data.get(key)) for key in ("user", "project", "role"))
+        return Me(user, project, role, budget)
 
     def login(self, user: str, password: str, project: str | None = None) -> str:
         """Create a token for a user, by the user's password.
@@ -295,6 +281,15 @@ class Client:
             NotFound: there is no such engine.
         """
         return Engine.from_json(self._transport.json("GET", f"/engines/{segment(name)}"))
+
+    def room(self, name: str, each: Mapping[str, Any]) -> Room:
+        """How many learners fit on an engine; ``each`` has ``cpus``, ``gpus``, ``memory`` (bytes) and ``gpu_type``.
+
+        Raises:
+            NotFound: there is no such engine.
+        """
+        size = {key: each.get(key) for key in ("cpus", "gpus", "memory", "gpu_type")}
+        return Room.from_json(self._transport.json("GET", f"/engines/{segment(name)}/room", params=size, holds="now"))
 
     def catalogue(self) -> list[Mapping[str, Any]]:
         """The images that manifests can select by framework and version."""

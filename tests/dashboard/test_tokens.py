@@ -46,6 +46,7 @@ def test_an_owner_keeps_service_accounts(page: Page, api: Api, ann: Person) -> N
         "user": f"service:ci@{ann.project}",
         "project": ann.project,
         "role": "editor",
+        "budget": None,
     }
     expect(row.get_by_role("cell").nth(3)).to_have_text("1")
     assert faults(page) == []

@@ -16,6 +16,7 @@ from weft_core.engine import Capacity, Node, gpu_type_fits
 from weft_core.launch import Resources
 from weft_core.words import count, size
 from weft_workers.preemption import Mode, victims
+from weft_workers.purses import Purse
 from weft_workers.quotas import Allowance
 from weft_workers.rooms import Request, Room, Running, allows, occupy, place, reserve, sized
 from weft_workers.shares import Share, Turns, describe
@@ -36,7 +37,11 @@ class Plan:
     unready: list[str] = field(default_factory=list)
     """Jobs whose image is still being made: they keep no room from others."""
     held_back: dict[str, str] = field(default_factory=dict)
-    """Those of ``waiting`` that the quota of their project (the value) holds back, whatever room there is."""
+    """Those of ``waiting`` that a quota or a budget of their project (the value) holds back, whatever room there is."""
+    reserved: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """Of ``places``, the jobs that have a budget: its id, and the GPU-seconds that they reserve of it."""
+    halted: dict[str, str] = field(default_factory=dict)
+    """Jobs whose budget is used up, and why they are to be halted."""
     preempted: dict[str, str] = field(default_factory=dict)
     """Running jobs that are to save and end now, and for whom: 'job-… of project …'."""
     order: list[str] = field(default_factory=list)
@@ -65,6 +70,7 @@ def plan(
     allowances: Mapping[str, Sequence[Allowance]] | None = None,
     shares: Mapping[str, Share] | None = None,
     preemption: Mode = "off",
+    purses: Mapping[str, Purse] | None = None,
 ) -> Plan:
     """Decide for every job of a queue whether it starts now, and if not, why.
 
@@ -74,16 +80,18 @@ def plan(
             no job of another project.
         shares: by project, for fair share. They are used up, too. None: the queue is in order.
         preemption: for whom running jobs have to make room.
+        purses: by id, the rest of the budgets of the jobs. They are used up.
     """
     decided = Plan()
-    allowed, claims = allowances or {}, shares or {}
+    allowed, claims, budgets = allowances or {}, shares or {}, purses or {}
     turns = Turns(queue, claims) if shares is not None else queue
     if capacity.queue:  # another queue admits, and has the reasons, except for quotas
         for request in turns:
             decided.order.append(request.job_id)
-            if within := _within(allowed, request, decided):
+            if (within := _within(allowed, request, decided)) and (paid := _granted(budgets, within, decided)) != 0:
                 decided.places[within.job_id] = ("",) * within.learners
                 _take(allowed, claims, within, within.learners)
+                _reserve(budgets, within, paid, decided)
         return decided
     rooms = [Room.of(node) for node in capacity.nodes]
     held = occupy(rooms, running)
@@ -97,11 +105,12 @@ def plan(
             (decided.waiting if capacity.grows else decided.impossible)[request.job_id] = why
         elif not request.ready:
             decided.unready.append(request.job_id)
-        elif (within := _within(allowed, asked, decided)) is None:
+        elif not (within := _within(allowed, asked, decided)) or (paid := _granted(budgets, within, decided)) == 0:
             continue
         elif not kind.full and (placed := place(rooms, sized(rooms, within))):
             decided.places[request.job_id] = placed
             _take(allowed, claims, within, len(placed))
+            _reserve(budgets, within, paid, decided)
             if reserved:  # `free` has no reservation in it, and is kept for the reasons only
                 place(free, replace(request, learners=len(placed)))
             kinds.taken += 1
@@ -197,6 +206,27 @@ def _take(
         allowance.take(request.each, learners)
     if share := shares.get(request.project):
         share.take(request, learners)
+
+
+def _granted(purses: Mapping[str, Purse], request: Request, decided: Plan) -> float | None:
+    """The GPU-seconds that a job gets of its budget; None: it needs none; 0: it has to wait, or to be halted."""
+    purse = purses.get(request.budget or "")
+    if purse is None or request.need is None:
+        return None
+    if purse.is_used_up(request.need):
+        decided.halted[request.job_id] = purse.halt()
+        return 0.0
+    amount = purse.grant(request.need)
+    if not amount:
+        decided.waiting[request.job_id] = purse.hold_back(request.need)
+        decided.held_back[request.job_id] = request.project
+    return amount
+
+
+def _reserve(purses: Mapping[str, Purse], request: Request, amount: float | None, decided: Plan) -> None:
+    if amount is not None and request.budget is not None:
+        purses[request.budget].take(amount)
+        decided.reserved[request.job_id] = (request.budget, amount)
 
 
 class _Ahead:

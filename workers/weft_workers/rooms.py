@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from weft_core.engine import Node, gpu_type_fits
 from weft_core.launch import Placement, Resources
+from weft_core.store.budgets import Need
 
 _SLACK = 1e-6  # fractions of CPUs don't add up exactly
 
@@ -24,6 +25,10 @@ class Request:
     project: str = ""
     user: str = ""
     priority: int = 50
+    budget: str | None = None
+    """The id of the budget to which it is charged."""
+    need: Need | None = None
+    """What it reserves of that budget; None: nothing."""
     ready: bool = True
     """False: its image is still being made, so it can't start whatever room there is."""
 

@@ -12,6 +12,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from weft_core.launch import Placement, Resources
 from weft_core.settings import Settings
+from weft_core.store.budgets import Need, need
 from weft_core.store.models import Job, Project
 from weft_core.store.queue import waits
 from weft_workers.rooms import Request
@@ -36,6 +37,7 @@ class Waiting(NamedTuple):
     condition: str | None
     next_step_at: datetime | None
     keepalive_until: datetime | None
+    budget_id: str | None
 
 
 _COLUMNS = tuple(getattr(Job, name) for name in Waiting._fields)
@@ -87,15 +89,17 @@ class Requests:
         found = {
             row.id: request
             for row in queue
-            if (request := known.get(row.id)) is not None and request.priority == row.priority
+            if (request := known.get(row.id)) is not None
+            and (request.priority, request.budget) == (row.priority, row.budget_id)
         }
         rows = {row.id: row for row in queue if row.id not in found}
         manifest = Job.manifest
         wanted = (
             select(Job.id, Job.learners, manifest["resources"], manifest["profile"].astext, manifest["elastic"])
+            .add_columns(manifest["max_runtime_seconds"].astext)
             .where(among(Job.id, rows))
-        )  # fmt: skip
-        for job_id, learners, resources, profile, elastic in session.execute(wanted) if rows else ():
+        )
+        for job_id, learners, resources, profile, elastic, limit in session.execute(wanted) if rows else ():
             row = rows[job_id]
             found[job_id] = Request(
                 job_id,
@@ -106,6 +110,8 @@ class Requests:
                 row.project_id,
                 row.user_id,
                 row.priority,
+                row.budget_id,
+                _need(row, int(resources["gpus"]) * learners, limit, settings),
             )
         self._by_engine[engine] = found
         return found
@@ -130,6 +136,13 @@ class Requests:
         if self._placements.get(profile) != now:
             self._placements[profile] = now
         return self._placements[profile]
+
+
+def _need(row: Waiting, gpus: int, max_runtime: str | None, settings: Settings) -> Need | None:
+    """What a job reserves of its budget; only a job with a time limit is accepted by a budget."""
+    if row.budget_id is None or not gpus:
+        return None
+    return need(gpus, float(max_runtime or 0), settings.timings.grace)
 
 
 def read_resources(manifest: Mapping[str, Any]) -> Resources:

@@ -83,6 +83,8 @@ class Principal:
     limit: str | None = None
     """The highest role for the caller and for everything that the caller creates; ``role`` is no higher. None: all that
     the user may do."""
+    budget: str | None = None
+    """The id of the budget to which the caller's jobs are charged; its tokens have the same. None: no budget."""
     caps: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """The caps on the project's members, by role."""
     password_mark: str = field(default="", repr=False)
@@ -115,6 +117,7 @@ def find_principal(context: Context, sha256: str) -> Principal | None:
     query = (
         select(Token.id, Token.user_id, User.name, Token.project_id, Project.name, Member.role, _unnoted())
         .add_columns(User.is_admin, Token.kind, Token.opened_with, Token.role, User.service_of, Project.caps)
+        .add_columns(Token.budget_id)
         .join(User, User.id == Token.user_id)
         .join(Project, Project.id == Token.project_id)
         .join(Member, (Member.project_id == Token.project_id) & (Member.user_id == Token.user_id))
@@ -125,7 +128,7 @@ def find_principal(context: Context, sha256: str) -> Principal | None:
         if row is None:
             return None
         token_id, user_id, user, project_id, project, role, unnoted, admin, kind, opened_with, limit, *rest = row
-        service_of, caps = rest
+        service_of, caps, budget = rest
         if unnoted:
             _note_use(connection, [sha256])
     browser = kind == "browser"
@@ -134,6 +137,7 @@ def find_principal(context: Context, sha256: str) -> Principal | None:
     acting(how, user_id=user_id, user=user, token_id=token_id, project=(project_id, project))
     if limit is not None:
         role, admin = min(role, limit, key=RANK.__getitem__), False
+    admin = admin and budget is None
     service = service_of is not None
     return Principal(
         token_id,
@@ -148,6 +152,7 @@ def find_principal(context: Context, sha256: str) -> Principal | None:
         parent,
         service=service,
         limit=limit,
+        budget=budget,
         caps=caps,
     )
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 
 from weft_api.access.auth import Viewer
 from weft_api.context import Ctx
-from weft_api.engines.schemas import CatalogueView, EngineDetail, EngineList
+from weft_api.engines.room import Size, show_room
+from weft_api.engines.schemas import CatalogueView, EngineDetail, EngineList, RoomView
 from weft_api.engines.service import list_engines, show_catalogue, show_engine
 from weft_api.http.problems import NOT_FOUND, responses
 from weft_core.manifest import manifest_schema
@@ -26,6 +27,22 @@ def get_engines(context: Ctx, _: Viewer) -> EngineList:
 def get_engine(name: str, context: Ctx, who: Viewer) -> EngineDetail:
     with context.database.transaction() as session:
         return show_engine(context, who.scope(session), name)
+
+
+@router.get("/engines/{name}/room", summary="Count the learners that fit", responses=responses(NOT_FOUND))
+def get_room(
+    name: str,
+    context: Ctx,
+    who: Viewer,
+    cpus: Annotated[float, Query(ge=0, le=1e6, description="CPUs of one learner.", examples=[4])] = 0,
+    gpus: Annotated[int, Query(ge=0, le=10_000, description="GPUs of one learner.", examples=[1])] = 0,
+    memory: Annotated[int, Query(ge=0, le=1 << 50, description="Memory of one learner in bytes.")] = 0,
+    gpu_type: Annotated[str | None, Query(max_length=200, description="The type of its GPUs.")] = None,
+) -> RoomView:
+    """An estimate before a submit: how many learners of this size fit, node by node. Jobs that wait come first, and
+    quotas, other resources and the rules of a profile about nodes do not count here."""
+    with context.database.transaction() as session:
+        return show_room(context, who.scope(session), name, Size(cpus, gpus, memory, gpu_type))
 
 
 @router.get("/catalogue", summary="List the images that manifests can name")

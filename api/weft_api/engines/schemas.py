@@ -164,6 +164,16 @@ class EngineDetail(EngineView):
     waiting_of_others: int = Field(description="Number of queued jobs of other projects.")
 
 
+class RoomView(BaseModel):
+    """The number of learners of one size for which an engine has room. Null until a worker has observed the engine."""
+
+    model_config = ConfigDict(title="Room", json_schema_extra={"examples": [{"now": 1, "empty": 4, "potential": 0}]})
+
+    now: int | None = Field(description="Learners that fit now beside all that runs, on nodes that are ready.")
+    empty: int | None = Field(description="Learners that fit when nothing else runs.")
+    potential: int | None = Field(description="Learners that fit on nodes that the cluster's autoscaler may add.")
+
+
 class EngineList(BaseModel):
     engines: list[EngineView]
 

@@ -48,10 +48,15 @@ def list_engines(context: Context, session: Session) -> list[EngineView]:
     return views
 
 
-def show_engine(context: Context, scope: Scope, name: str) -> EngineDetail:
-    """An engine with its nodes and waiting jobs. Raises Problem not_found."""
+def check_engine(context: Context, name: str) -> None:
+    """Raises Problem not_found for an engine that the settings do not have."""
     if name not in context.settings.engines:
         raise Problem(NOT_FOUND, f"no engine {name[:100]!r}; there are: {', '.join(context.settings.engines)}")
+
+
+def show_engine(context: Context, scope: Scope, name: str) -> EngineDetail:
+    """An engine with its nodes and waiting jobs. Raises Problem not_found."""
+    check_engine(context, name)
     session = scope.session
     row, now = session.get(EngineStatus, name), session.execute(select(func.now())).scalar_one()
     queue = (Job.engine == name) & (Job.state == JobState.QUEUED.value) & (Job.predecessors == 0)

@@ -44,6 +44,12 @@ ACCESS_DENIED = Kind("access_denied", 400, "The sign-in was refused", "the sign-
 EXPIRED_TOKEN = Kind("expired_token", 400, "The sign-in has expired", "this sign-in has expired; begin another")
 UNAUTHENTICATED = Kind("unauthenticated", 401, "Not signed in", "send 'Authorization: Bearer <token>'")
 FORBIDDEN = Kind("forbidden", 403, "Not allowed", "this needs the role editor, the token has viewer")
+BUDGET_USED_UP = Kind(
+    "budget_used_up",
+    403,
+    "The budget is used up",
+    "the budget of token 'ci' is used up: 10 of 10 GPU-hours are used",
+)
 CROSS_SITE = Kind(
     "cross_site", 403, "Not from the dashboard", "a change by a session's cookie needs the header X-Weft-Session: 1"
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from weft_api.access.auth import Principal
+from weft_api.access.budgets import refuse_used_up, refuse_without_limit
 from weft_api.context import Context
 from weft_api.http.problems import INVALID_MANIFEST, FieldProblem, Problem
 from weft_api.jobs.mounts import mount_problems
@@ -65,10 +67,15 @@ class Checks:
         raise Problem(INVALID_MANIFEST, "; ".join(f"{problem.path}: {problem.message}" for problem in located), located)
 
 
-def look_up(scope: Scope, context: Context, parsed: ParsedManifest) -> Checks:
-    """Ask the database about everything that the manifest names."""
+def look_up(scope: Scope, context: Context, who: Principal, parsed: ParsedManifest) -> Checks:
+    """Ask the database about everything that the manifest names. Raises Problem budget_used_up."""
     checks = Checks(parsed.position)
     manifest = parsed.manifest
+    if who.budget is not None:
+        asked = manifest.model_dump(mode="json", include={"resources", "max_runtime_seconds"})
+        if missing := refuse_without_limit(who, asked, manifest.learners):
+            checks.problems.append(missing)
+        refuse_used_up(context, scope, who, asked, manifest.learners)
     _look_up_secrets(scope, manifest.secrets, checks)
     _look_up_predecessors(scope, manifest.after, checks)
     if manifest.repo is not None and manifest.repo.secret is not None:

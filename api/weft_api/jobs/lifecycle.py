@@ -8,6 +8,7 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from weft_api.access.auth import Principal
+from weft_api.access.budgets import refuse_without_limit
 from weft_api.access.lookups import find_job
 from weft_api.checkpoints.service import checkpoint_store
 from weft_api.context import Context
@@ -17,6 +18,7 @@ from weft_api.jobs.schemas import JobView, KeepaliveAnswer, RerunBody
 from weft_api.jobs.service import show_job
 from weft_api.jobs.submission import Submission
 from weft_api.jobs.submit import BeginsWith, Submitted, submit
+from weft_core.lifecycle.states import TERMINAL
 from weft_core.manifest import Credentials, Manifest, manifest_text
 from weft_core.store import jobs
 from weft_core.store.credentials import unseal
@@ -42,7 +44,10 @@ def resume(context: Context, who: Principal, job_id: str, once: Once) -> JobView
     builds: list[str] = []
 
     def ask(session: Session, job: Job) -> None:
+        ended = job.state in TERMINAL
         jobs.request_resume(session, job, who.user_id)
+        if ended:
+            _charge_to(who, job)
         if overlay := renew_overlay(who.scope(session), job):
             builds.append(overlay.job_id)
 
@@ -50,6 +55,13 @@ def resume(context: Context, who: Principal, job_id: str, once: Once) -> JobView
     for build in builds:
         context.wake.job(build)
     return view
+
+
+def _charge_to(who: Principal, job: Job) -> None:
+    """From here on, the job is charged to the budget of the caller, if there is one."""
+    if (missing := refuse_without_limit(who, job.manifest, job.learners)) is not None:
+        raise Problem(CONFLICT, f"{missing.path} is {missing.message}; rerun the job with {missing.accepted}")
+    job.budget_id = who.budget
 
 
 def keep_alive(context: Context, who: Principal, job_id: str) -> KeepaliveAnswer:

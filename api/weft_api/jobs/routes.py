@@ -16,6 +16,7 @@ from weft_api.http.idempotency import KeyHeader, once
 from weft_api.http.paging import Cursor, Limit
 from weft_api.http.parameters import Since, parse_since
 from weft_api.http.problems import (
+    BUDGET_USED_UP,
     CODE_MISSING,
     CONFLICT,
     IDEMPOTENCY_CONFLICT,
@@ -51,7 +52,7 @@ async def _yaml_body(request: Request, context: Ctx, _: Viewer) -> bytes:
 @router.post(
     "/manifests:validate",
     summary="Check a manifest without submitting it",
-    responses=responses(INVALID_MANIFEST, NOT_FOUND, TOO_LARGE),
+    responses=responses(INVALID_MANIFEST, NOT_FOUND, TOO_LARGE, BUDGET_USED_UP),
     openapi_extra={
         **unaudited("it only checks"),
         "requestBody": {
@@ -234,6 +235,7 @@ def resume_job(job_id: str, context: Ctx, who: Editor, key: KeyHeader = None) ->
         RESULTS_GONE,
         STORE_REFUSED,
         STORE_UNAVAILABLE,
+        BUDGET_USED_UP,
     ),
     openapi_extra=audited("jobs.rerun", "job:{job_id}"),
 )

@@ -19,6 +19,7 @@ from weft_api.context import Ctx
 from weft_api.http import bodies
 from weft_api.http.bodies import MIB
 from weft_api.http.problems import (
+    BUDGET_USED_UP,
     CODE_MISSING,
     IDEMPOTENCY_CONFLICT,
     INVALID_BUNDLE,
@@ -62,6 +63,7 @@ SUBMISSION_REFUSALS = (
     TOO_LARGE,
     UNSUPPORTED_MEDIA,
     STORE_UNAVAILABLE,
+    BUDGET_USED_UP,
 )
 
 

@@ -103,7 +103,7 @@ def submit(
             return Submitted(_earlier(scope, who, earlier), replayed=True)
         parsed = read_manifest(context, submission)
         refuse_sweep(parsed, "a sweep is many jobs: `weft sweep` submits it (POST /api/v1/sweeps)")
-        checks = look_up_all(context, scope, submission, parsed, needs_code)
+        checks = look_up_all(context, scope, who, submission, parsed, needs_code)
     checked = check(context, who, submission, parsed, checks, bring_code, until)
     manifest = checked.parsed.manifest
     job_id = new_id("job")
@@ -112,7 +112,7 @@ def submit(
         target = _checkpoints(context, who, checks, manifest, job_id)
         checkpoint = copy_checkpoint(begins_with.store, target, begins_with.job_id, begins_with.generation)
     code, pinned = submission.code_sha256, checked.pretrained_id
-    job = job_row(job_id, who.user_id, manifest, code, rerun_of=rerun_of, pretrained_id=pinned)
+    job = job_row(job_id, who.user_id, manifest, code, rerun_of=rerun_of, pretrained_id=pinned, budget_id=who.budget)
     job.checkpoint_of = checkpoint
     try:
         submitted = _insert(context, who, submission, once, checked, job)
@@ -136,11 +136,16 @@ def read_manifest(context: Context, submission: Submission) -> ParsedManifest:
 
 
 def look_up_all(
-    context: Context, scope: Scope, submission: Submission, parsed: ParsedManifest, needs_code: bool = False
+    context: Context,
+    scope: Scope,
+    who: Principal,
+    submission: Submission,
+    parsed: ParsedManifest,
+    needs_code: bool = False,
 ) -> Checks:
-    """Ask the database about all that a submission names. Raises Problem code_missing."""
+    """Ask the database about all that a submission names. Raises Problem code_missing; budget_used_up."""
     _check_code(scope, submission)
-    checks = look_up(scope, context, parsed)
+    checks = look_up(scope, context, who, parsed)
     look_up_targets(scope, context, parsed.manifest, checks)
     has_code = submission.code is not None or submission.code_sha256 is not None
     if has_code and parsed.manifest.repo is not None:

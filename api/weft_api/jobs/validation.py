@@ -38,7 +38,7 @@ def validate(
         scope = who.scope(session)
         credentials = credentials_of(context, scope, find_job(scope, rerun_of)) if rerun_of is not None else None
         parsed = parse_manifest(text, context.settings, overrides=overrides, credentials=credentials)
-        checks = look_up(scope, context, parsed)
+        checks = look_up(scope, context, who, parsed)
         look_up_targets(scope, context, parsed.manifest, checks)
     own = [container for container in checks.containers if container.credentials_path.endswith(".connection")]
     unasked = [] if who.may("editor") else own

@@ -86,6 +86,7 @@ def open_session(context: Context, body: SessionBody, address: str, browser: str
         if opened_with is not None:
             row.opened_with = opened_with.token_id
             row.role = opened_with.limit
+            row.budget_id = opened_with.budget
             row.ends_at = func.least(func.now() + LONGEST, limit_of(session, opened_with.token_id))
         Scope(session, _project(session, user_id, wanted)).add(row)
         session.flush()

@@ -50,7 +50,7 @@ def submit(context: Context, who: Principal, submission: Submission, once: Once)
             return _show(scope, find_sweep(scope, earlier)), True
         parsed = read_manifest(context, submission)
         _try_values(context, parsed)
-        checks = look_up_all(context, scope, submission, parsed)
+        checks = look_up_all(context, scope, who, submission, parsed)
     checked = check(context, who, submission, parsed, checks)
     return _insert(context, who, submission, once, checked)
 
@@ -78,6 +78,7 @@ def _insert(
             credentials=seal_all(context.box, checked.parsed.credentials),
             packages=trials.pack_packages(checked.packages),
             pretrained_id=checked.pretrained_id,
+            budget_id=who.budget,
         )
         scope.add(sweep)
         session.flush()
@@ -245,6 +246,7 @@ def pause(context: Context, who: Principal, sweep_id: str, once: Once) -> SweepV
 
 def resume(context: Context, who: Principal, sweep_id: str, once: Once) -> SweepView:
     def change(_: Session, sweep: SweepRow) -> None:
+        _check_budget(who, sweep)
         if sweep.state not in (SweepState.RUNNING, SweepState.PAUSED):
             raise Problem(CONFLICT, f"the sweep is {sweep.state}: only a PAUSED one can be resumed")
         sweep.state, sweep.reason, sweep.next_step_at = SweepState.RUNNING.value, "", func.now()
@@ -287,6 +289,7 @@ def ask(context: Context, who: Principal, sweep_id: str, body: AskBody, once: On
         sweep = find_sweep(scope, sweep_id, lock=True)
         if (earlier := once.seen(scope)) is not None:
             return _trial_views(scope, [_find_trial(scope, sweep, int(earlier))])[0]
+        _check_budget(who, sweep)
         search = trials.search_of(sweep)
         if sweep.state != SweepState.RUNNING:
             raise Problem(CONFLICT, f"the sweep is {sweep.state}: only a RUNNING one makes trials")
@@ -304,6 +307,12 @@ def ask(context: Context, who: Principal, sweep_id: str, body: AskBody, once: On
     for job_id in woken:
         context.wake.job(job_id)
     return view
+
+
+def _check_budget(who: Principal, sweep: SweepRow) -> None:
+    """A token with a budget makes no trials that are charged elsewhere."""
+    if who.budget is not None and who.budget != sweep.budget_id:
+        raise Problem(CONFLICT, "your token has a budget, and the trials of this sweep are not charged to it")
 
 
 def _given(search: Sweep, body: AskBody) -> Proposal:

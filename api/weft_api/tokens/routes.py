@@ -47,8 +47,12 @@ AccountName = Annotated[str, Path(max_length=100, examples=["ci"])]
 
 
 @router.get("/me", summary="Show your user, project and role")
-def me(who: Viewer) -> Me:
-    return Me(user=who.user, project=who.project, role=who.role)
+def me(context: Ctx, who: Viewer) -> Me:
+    budget = None
+    if who.budget is not None:
+        with context.database.transaction() as session:
+            budget = service.budgets_of(who.scope(session), [who.budget]).get(who.budget)
+    return Me(user=who.user, project=who.project, role=who.role, budget=budget)
 
 
 @router.post(

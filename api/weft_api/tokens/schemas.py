@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from weft_api.access.auth import Role
+from weft_api.access.budgets import BudgetView
 from weft_api.http.secret_text import SecretText
 
 _TOKEN: dict[str, Any] = {
@@ -20,6 +21,7 @@ _TOKEN: dict[str, Any] = {
     "created_at": "2026-01-31T08:00:00Z",
     "expires_at": None,
     "last_used_at": None,
+    "budget": {"gpu_hours": 10, "used": 2.5, "reserved": 4, "left": 3.5},
 }
 
 
@@ -35,6 +37,9 @@ class TokenView(BaseModel):
     created_at: datetime
     expires_at: datetime | None
     last_used_at: datetime | None
+    budget: BudgetView | None = Field(
+        default=None, description="The budget of its jobs, which tokens that it makes share. Null: it has none."
+    )
 
 
 class TokenList(BaseModel):
@@ -63,6 +68,13 @@ class TokenBody(BaseModel):
         default=None,
         description="The most that the token may do, whatever its user may: `viewer` reads, `editor` also submits, "
         "`owner` also manages the project. Such a token never manages the installation. Default: all that you may.",
+    )
+    gpu_hours: float | None = Field(
+        default=None,
+        gt=0,
+        le=1e7,
+        description="A budget: the GPU-hours that the token's jobs may use in all. Their manifests need `max_runtime`. "
+        "Such a token never manages the installation. Default: no budget, or that of the token that makes this one.",
     )
 
 
@@ -197,3 +209,4 @@ class Me(BaseModel):
     user: str
     project: str
     role: str
+    budget: BudgetView | None = Field(default=None, description="The budget of the token's jobs. Null: it has none.")

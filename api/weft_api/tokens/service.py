@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -10,6 +11,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from weft_api.access.auth import Principal, limit_of, revoke
+from weft_api.access.budgets import BudgetView
 from weft_api.access.passwords import check_password
 from weft_api.context import Context
 from weft_api.http.audited import about, acting
@@ -17,7 +19,8 @@ from weft_api.http.idempotency import Once
 from weft_api.http.problems import UNAUTHENTICATED, Problem, invalid, not_found
 from weft_api.tokens.schemas import CreatedToken, LoginBody, TokenBody, TokenView
 from weft_core.ids import new_id
-from weft_core.store.models import ActorKind, Member, Project, Token, User
+from weft_core.store.budgets import standings
+from weft_core.store.models import ActorKind, Budget, Member, Project, Token, User
 from weft_core.store.scope import Scope
 from weft_core.tokens import new_token
 
@@ -36,6 +39,8 @@ class _Owner:
     """The token that the new one ends with."""
     limit: str | None = None
     """The most that the new one may do."""
+    budget: str | None = None
+    """The budget of the token behind it, which the new one shares."""
 
 
 def list_tokens(scope: Scope, who: Principal) -> list[TokenView]:
@@ -47,7 +52,13 @@ def list_tokens(scope: Scope, who: Principal) -> list[TokenView]:
     rows = scope.all(query)
     users = select(User.id, User.name).where(User.id.in_({row.user_id for row in rows}))
     names = dict(scope.session.execute(users).all())
-    return [_view(row, names[row.user_id]) for row in rows]
+    budgets = budgets_of(scope, {row.budget_id for row in rows if row.budget_id is not None})
+    return [_view(row, names[row.user_id], budgets.get(row.budget_id or "")) for row in rows]
+
+
+def budgets_of(scope: Scope, budget_ids: Collection[str]) -> dict[str, BudgetView]:
+    """These budgets, by id."""
+    return {key: BudgetView.of(found) for key, found in standings(scope.session, budget_ids).items()}
 
 
 def create_token(context: Context, who: Principal, body: TokenBody, once: Once) -> CreatedToken:
@@ -60,9 +71,17 @@ def create_token(context: Context, who: Principal, body: TokenBody, once: Once) 
     """
     if body.role is not None and not who.may(body.role):
         raise invalid("body.role", f"you are {who.role} here", accepted=f"no higher role than {who.role}")
-    owner = _Owner(who.user_id, who.user, who.project_id, who.project, who.parent, body.role or who.limit)
+    role = body.role or who.limit
+    owner = _Owner(who.user_id, who.user, who.project_id, who.project, who.parent, role, who.budget)
+    _check_budget(who, body)
     with context.database.transaction() as session:
-        return _issue(context, session, owner, body.name, body.expires_in_days, once)
+        return _issue(context, session, owner, body.name, body.expires_in_days, once, body.gpu_hours)
+
+
+def _check_budget(who: Principal, body: TokenBody) -> None:
+    if who.budget is not None and body.gpu_hours is not None:
+        message = "your token has a budget, which the tokens that it makes share"
+        raise invalid("body.gpu_hours", message, found=str(body.gpu_hours), accepted="no gpu_hours")
 
 
 def revoke_token(scope: Scope, who: Principal, token_id: str) -> None:
@@ -93,7 +112,7 @@ def login(context: Context, body: LoginBody, address: str) -> CreatedToken:
 
 def issue_login(context: Context, session: Session, who: Principal, project: Project, once: Once) -> CreatedToken:
     """The token of a program that ``who`` signs in to a project. It ends with the token behind the caller, if any."""
-    owner = _Owner(who.user_id, who.user, project.id, project.name, who.parent, who.limit)
+    owner = _Owner(who.user_id, who.user, project.id, project.name, who.parent, who.limit, who.budget)
     return _issue(context, session, owner, "login", _LOGIN_DAYS, once)
 
 
@@ -101,8 +120,9 @@ def issue_service_token(
     context: Context, session: Session, who: Principal, account: User, body: TokenBody, role: str, once: Once
 ) -> CreatedToken:
     """A token of a service account with ``role``. It ends with the token behind the caller, if any."""
-    owner = _Owner(account.id, account.name, who.project_id, who.project, who.parent, role)
-    return _issue(context, session, owner, body.name, body.expires_in_days, once)
+    owner = _Owner(account.id, account.name, who.project_id, who.project, who.parent, role, who.budget)
+    _check_budget(who, body)
+    return _issue(context, session, owner, body.name, body.expires_in_days, once, body.gpu_hours)
 
 
 def _choose_project(session: Session, user: User, name: str | None) -> Project:
@@ -119,7 +139,15 @@ def _choose_project(session: Session, user: User, name: str | None) -> Project:
     )
 
 
-def _issue(context: Context, session: Session, owner: _Owner, name: str, days: int | None, once: Once) -> CreatedToken:
+def _issue(
+    context: Context,
+    session: Session,
+    owner: _Owner,
+    name: str,
+    days: int | None,
+    once: Once,
+    gpu_hours: float | None = None,
+) -> CreatedToken:
     scope = Scope(session, owner.project_id)
     token = new_token("user")
     # The answer to a repeated request contains the token, of which otherwise only a hash is kept. So the token is kept
@@ -131,6 +159,11 @@ def _issue(context: Context, session: Session, owner: _Owner, name: str, days: i
         wanted = func.now() + timedelta(days=days) if days else None
         limit = limit_of(session, owner.parent) if owner.parent else None
         ends = [end for end in (wanted, limit) if end is not None]
+        budget_id = owner.budget
+        if gpu_hours is not None:
+            budget_id = new_id("bud")
+            scope.add(Budget(id=budget_id, name=name, gpu_seconds=gpu_hours * 3600))
+            session.flush()
         scope.add(
             Token(
                 id=made["id"],
@@ -141,6 +174,7 @@ def _issue(context: Context, session: Session, owner: _Owner, name: str, days: i
                 expires_at=func.least(*ends) if ends else None,
                 opened_with=owner.parent,
                 role=owner.limit,
+                budget_id=budget_id,
             )
         )
         session.flush()
@@ -149,10 +183,11 @@ def _issue(context: Context, session: Session, owner: _Owner, name: str, days: i
         raise not_found("token", made["id"])
     about("token", row.id)
     plain = context.box.decrypt(made["sealed"].encode())
-    return CreatedToken(**_view(row, owner.user).model_dump(), token=plain, project=owner.project)
+    budget = budgets_of(scope, [row.budget_id]).get(row.budget_id) if row.budget_id else None
+    return CreatedToken(**_view(row, owner.user, budget).model_dump(), token=plain, project=owner.project)
 
 
-def _view(row: Token, user: str) -> TokenView:
+def _view(row: Token, user: str, budget: BudgetView | None) -> TokenView:
     return TokenView(
         id=row.id,
         kind=row.kind,
@@ -163,4 +198,5 @@ def _view(row: Token, user: str) -> TokenView:
         created_at=row.created_at,
         expires_at=row.expires_at,
         last_used_at=row.last_used_at,
+        budget=budget,
     )

@@ -73,6 +73,7 @@ COMMANDS: dict[str, Entry] = {
     "audit": Entry("audit", "List who did what, newest first (administrators, owners).", SERVER),
     "engines": Entry("engines", "Show the engines that run jobs, how busy they are, and which jobs wait.", SERVER),
     "images": Entry("images", "List the images that jobs run in.", SERVER, group=True),
+    "mcp": Entry("mcp", "Serve Weft to an agent, as an MCP server on standard input and output.", SERVER),
     "version": Entry("version", "Print the versions of this client and of the server.", SERVER),
     "up": Entry("local", "Start a complete Weft on this machine.", SERVER),
     "down": Entry("local", "Stop the Weft that runs on this machine.", SERVER),

@@ -64,13 +64,21 @@ def token(
         Literal["viewer", "editor", "owner"] | None,
         typer.Option(help="The most that the token may do. Default: the account's role.", show_default=False),
     ] = None,
+    gpu_hours: Annotated[
+        float | None,
+        typer.Option(
+            "--gpu-hours",
+            min=0,
+            help="A budget: GPU-hours that the token's jobs may use in all. Default: no budget.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Create a token of a service account and print it. It can't be shown again.
 
     It ends with the token that you are signed in with. The dashboard, signed in to with your password, makes others.
     """
-    made = client_of(ctx).service_accounts.create_token(account, name, days, role)
+    made = client_of(ctx).service_accounts.create_token(account, name, days, role, gpu_hours)
     if as_json:
         show_json(dict(made.raw))
         return

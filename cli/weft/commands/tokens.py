@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 
 from weft.commands.common import JsonOption, client_of
+from weft.models import Budget
 from weft.ui.console import say, show, show_json
 from weft.ui.jobs import table
 from weft.ui.times import ago, moment
@@ -23,7 +24,7 @@ def list_tokens(ctx: typer.Context, as_json: JsonOption = False) -> None:
     if as_json:
         show_json([dict(token.raw) for token in tokens])
         return
-    made = table("ID", "NAME", "TOKEN", "ROLE", "CREATED", "LAST USED", "EXPIRES")
+    made = table("ID", "NAME", "TOKEN", "ROLE", "GPU-HOURS", "CREATED", "LAST USED", "EXPIRES")
     for token in tokens:
         expires = moment(token.expires_at) if token.expires_at else "never"
         made.add_row(
@@ -31,6 +32,7 @@ def list_tokens(ctx: typer.Context, as_json: JsonOption = False) -> None:
             escape(token.name),
             f"{token.prefix}…",
             token.role or "yours",
+            _spent(token.budget),
             ago(token.created_at),
             ago(token.last_used_at),
             expires,
@@ -49,10 +51,18 @@ def create(
         Literal["viewer", "editor", "owner"] | None,
         typer.Option(help="The most that the token may do. Default: all that you may.", show_default=False),
     ] = None,
+    gpu_hours: Annotated[
+        float | None,
+        typer.Option(
+            "--gpu-hours",
+            min=0,
+            help="A budget: GPU-hours that the token's jobs may use in all. Default: no budget.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Create a token and print it. It can't be shown again."""
-    made = client_of(ctx).tokens.create(name, days, role)
+    made = client_of(ctx).tokens.create(name, days, role, gpu_hours)
     if as_json:
         show_json(dict(made.raw))
         return
@@ -66,3 +76,8 @@ def revoke(ctx: typer.Context, token_id: Annotated[str, typer.Argument(metavar="
     """Revoke a token by its id; it stops working at once."""
     client_of(ctx).tokens.revoke(token_id)
     say(f"[green]✓[/] token {escape(token_id)} revoked")
+
+
+def _spent(budget: Budget | None) -> str:
+    """``2.5 of 10``: what the token's jobs have used and reserved of its budget."""
+    return f"{budget.used + budget.reserved:.4g} of {budget.gpu_hours:.4g}" if budget else "no limit"

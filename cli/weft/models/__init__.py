@@ -1,8 +1,20 @@
 """The server's answers as frozen values. ``raw`` is the server's JSON, with fields that this version may not know."""
 
-from weft.models.access import AuditRecord, Caps, Member, Project, Quota, Retention, ServiceAccount, Share, Token, User
+from weft.models.access import (
+    AuditRecord,
+    Budget,
+    Caps,
+    Member,
+    Project,
+    Quota,
+    Retention,
+    ServiceAccount,
+    Share,
+    Token,
+    User,
+)
 from weft.models.base import TERMINAL, Json, Problem, parse_time
-from weft.models.engines import Engine, EngineNode, WaitingJob
+from weft.models.engines import Engine, EngineNode, Room, WaitingJob
 from weft.models.jobs import (
     Attempt,
     Checkpoint,
@@ -23,6 +35,7 @@ __all__ = [
     "TERMINAL",
     "Attempt",
     "AuditRecord",
+    "Budget",
     "Caps",
     "Checkpoint",
     "Datastore",
@@ -45,6 +58,7 @@ __all__ = [
     "Project",
     "Quota",
     "Retention",
+    "Room",
     "Round",
     "Secret",
     "ServiceAccount",

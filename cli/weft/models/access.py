@@ -10,9 +10,23 @@ from weft.models.base import Json, ServerValue, parse_time
 
 
 @dataclass(frozen=True)
+class Budget(ServerValue):
+    """The GPU-hours that the jobs of a token may use in all, and what they have ``used`` and ``reserved``."""
+
+    gpu_hours: float
+    used: float = 0.0
+    reserved: float = 0.0
+    left: float = 0.0
+
+    @classmethod
+    def from_json(cls, data: Json) -> Budget:
+        return cls(*(float(data.get(key) or 0) for key in ("gpu_hours", "used", "reserved", "left")), raw=data)
+
+
+@dataclass(frozen=True)
 class Token(ServerValue):
-    """An API token. ``role`` is the most that it may do, or None for all that its user may. ``token`` is the token
-    itself, only in the answer to its creation."""
+    """An API token. ``role`` is the most that it may do, or None for all that its user may. ``budget`` is that of its
+    jobs, or None. ``token`` is the token itself, only in the answer to its creation."""
 
     id: str
     name: str
@@ -22,6 +36,7 @@ class Token(ServerValue):
     last_used_at: datetime | None = None
     role: str | None = None
     token: str | None = field(default=None, repr=False)
+    budget: Budget | None = None
 
     @classmethod
     def from_json(cls, data: Json) -> Token:
@@ -34,6 +49,7 @@ class Token(ServerValue):
             last_used_at=parse_time(data.get("last_used_at")),
             role=data.get("role"),
             token=data.get("token"),
+            budget=Budget.from_json(data["budget"]) if data.get("budget") else None,
             raw=data,
         )
 

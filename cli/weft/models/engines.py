@@ -65,6 +65,20 @@ class WaitingJob(ServerValue):
 
 
 @dataclass(frozen=True)
+class Room(ServerValue):
+    """The number of learners of one size that fit: now, when nothing else runs, and on nodes that the cluster may add;
+    None until a worker has observed the engine."""
+
+    now: int | None
+    empty: int | None
+    potential: int | None
+
+    @classmethod
+    def from_json(cls, data: Json) -> Room:
+        return cls(data.get("now"), data.get("empty"), data.get("potential"), raw=data)
+
+
+@dataclass(frozen=True)
 class Engine(ServerValue):
     """Where learners run. ``capacity``, ``used`` (by Weft's jobs), ``busy`` (by others) and ``free`` hold ``cpus``,
     ``gpus`` and ``memory`` (bytes); empty until a worker has seen the engine. ``health``: up, or unreachable or unseen

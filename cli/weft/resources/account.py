@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from weft.models import Secret, ServiceAccount, Token
+from weft.models import Budget, Secret, ServiceAccount, Token
 from weft.transport.http import Transport, segment
 
 
@@ -15,6 +15,8 @@ class Me:
     user: str
     project: str
     role: str
+    budget: Budget | None = None
+    """Of the token's jobs."""
 
 
 class Secrets:
@@ -52,18 +54,21 @@ class Tokens:
         page = self._transport.json("GET", "/tokens")
         return [Token.from_json(token) for token in page.get("tokens") or []]
 
-    def create(self, name: str, expires_in_days: int | None = None, role: str | None = None) -> Token:
+    def create(
+        self,
+        name: str,
+        expires_in_days: int | None = None,
+        role: str | None = None,
+        gpu_hours: float | None = None,
+    ) -> Token:
         """Create a token; only this answer contains ``token``.
 
         Args:
             expires_in_days: None: the token is valid until it is revoked.
             role: the most that the token may do: ``viewer``, ``editor`` or ``owner``; None: all that its user may.
+            gpu_hours: the budget of the token's jobs; None: that of the token that makes it, if it has one.
         """
-        body: dict[str, object] = {"name": name}
-        if expires_in_days is not None:
-            body["expires_in_days"] = expires_in_days
-        if role is not None:
-            body["role"] = role
+        body = _given(name=name, expires_in_days=expires_in_days, role=role, gpu_hours=gpu_hours)
         return Token.from_json(self._transport.json("POST", "/tokens", json=body))
 
     def revoke(self, token_id: str) -> None:
@@ -104,7 +109,12 @@ class ServiceAccounts:
         self._transport.request("DELETE", f"/service-accounts/{segment(name)}")
 
     def create_token(
-        self, account: str, name: str, expires_in_days: int | None = None, role: str | None = None
+        self,
+        account: str,
+        name: str,
+        expires_in_days: int | None = None,
+        role: str | None = None,
+        gpu_hours: float | None = None,
     ) -> Token:
         """Create a token of a service account; only this answer contains ``token``.
 
@@ -113,10 +123,15 @@ class ServiceAccounts:
             name: the token's.
             expires_in_days: None: the token is valid until it is revoked.
             role: no higher than the account's, which is the default.
+            gpu_hours: the budget of the token's jobs; None: that of the token that makes it, if it has one.
 
         Raises:
             NotFound: there is no such account.
         """
-        given = {"name": name, "expires_in_days": expires_in_days, "role": role}
-        body = {key: value for key, value in given.items() if value is not None}
+        body = _given(name=name, expires_in_days=expires_in_days, role=role, gpu_hours=gpu_hours)
         return Token.from_json(self._transport.json("POST", f"/service-accounts/{segment(account)}/tokens", json=body))
+
+
+def _given(**values: object) -> dict[str, object]:
+    """The values that are not None."""
+    return {key: value for key, value in values.items() if value is not None}

@@ -40,7 +40,7 @@ from weft.resources.job_files import job_path
 from weft.resources.job_record import JobRecord, read_record
 from weft.resources.job_streams import JobStreams
 from weft.resources.metrics import Curve, Metrics, Point, Series
-from weft.transport.http import Transport, segment
+from weft.transport.http import Body, Transport, segment
 from weft.transport.sse import PATIENCE
 from weft.transport.transfer import Progress, silent
 from weft.transport.tunnel import Tunnel
@@ -48,6 +48,14 @@ from weft.transport.tunnel import Tunnel
 _QUICKEST, _SLOWEST = 0.1, 2.0
 """Seconds between two requests while :meth:`Jobs.wait` waits."""
 _ID = re.compile(r"job-[0-9a-z]{12}")
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The server's answer for a valid manifest: the resolved manifest, and notes that are not errors."""
+
+    manifest: Mapping[str, Any]
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -196,6 +204,7 @@ class Jobs(JobStreams):
         overrides: Mapping[str, str] | None = None,
         *,
         keepalive: Mapping[str, int] | None = None,
+        idempotency_key: str | None = None,
     ) -> Job:
         """Queue a job, whose code is on the server already.
 
@@ -205,6 +214,7 @@ class Jobs(JobStreams):
             overrides: values by path, ``{"learners": "2", "framework.command": "…"}``.
             keepalive: ``{"seconds": …}``: the server halts the job if :meth:`keep_alive` has not been called for so
                 long. ``"idle_seconds"`` (optional): the server also halts the job if it has been idle for so long.
+            idempotency_key: the same key with the same manifest and code gets the same job again; None: a new job.
 
         Raises:
             InvalidManifest: ``problems`` lists the faults.
@@ -212,7 +222,23 @@ class Jobs(JobStreams):
         body: dict[str, Any] = {"manifest": manifest, "code_sha256": code_sha256, "set": dict(overrides or {})}
         if keepalive is not None:
             body["keepalive"] = dict(keepalive)
-        return self._job(self._transport.json("POST", "/jobs", json=body, holds="id"))
+        headers = {"Idempotency-Key": idempotency_key} if idempotency_key is not None else {}
+        return self._job(self._transport.json("POST", "/jobs", json=body, headers=headers, holds="id"))
+
+    def validate(self, manifest: str, overrides: Mapping[str, str] | None = None) -> Validation:
+        """Let the server check the YAML text of a manifest, without submitting it.
+
+        Raises:
+            InvalidManifest: ``problems`` lists the faults.
+        """
+        data = manifest.encode()
+        answer = self._transport.json(
+            "POST",
+            "/manifests:validate",
+            params={"set": [f"{key}={value}" for key, value in (overrides or {}).items()]},
+            body=Body(lambda: [data], len(data), "text/yaml"),
+        )
+        return Validation(answer.get("manifest") or {}, tuple(answer.get("notes") or ()))
 
     def get(self, job_id: str) -> Job:
         """A job with its attempts and its manifest."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
+from weft_core.lifecycle.budgets import budget_end
 from weft_core.lifecycle.progress import no_output_due, stall_due
 from weft_core.lifecycle.rules import rules_due
 from weft_core.lifecycle.sightings import Whereabouts, undisturbed
@@ -65,6 +66,8 @@ def limits(view: View) -> Iterator[datetime]:
     starts = [learner.started_at for learner in view.gang if learner.started_at is not None]
     if job.max_runtime and starts:
         yield max(starts) + timedelta(seconds=job.max_runtime)
+    if (used_up := budget_end(view)) is not None:
+        yield used_up
     if job.keepalive and job.keepalive_until:
         yield job.keepalive_until
     if job.state is not JobState.PROCESSING:

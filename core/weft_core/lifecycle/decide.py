@@ -22,6 +22,7 @@ from weft_core.lifecycle.actions import (
     Rest,
     Settle,
 )
+from weft_core.lifecycle.budgets import over_budget
 from weft_core.lifecycle.deadlines import next_step_in
 from weft_core.lifecycle.elastic import decide_members, decide_more
 from weft_core.lifecycle.failures import find_failure, headline, seek_reports
@@ -93,6 +94,8 @@ def _decide_end(view: View, attempt: AttemptView) -> Action | None:
         return LaunchMore(more)
     if (limit := view.job.max_runtime) and (started := _all_started(view)) and view.since(started) > limit:
         return Settle(Outcome.FAILED, f"max_runtime of {duration(limit)} exceeded", view.grace())
+    if reason := over_budget(view):
+        return Settle(Outcome.HALTED, reason, view.grace())
     return None
 
 

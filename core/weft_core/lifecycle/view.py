@@ -76,6 +76,10 @@ class AttemptView:
     no_output_at: datetime | None = None
     stalled_at: datetime | None = None
     stalled_since: datetime | None = None
+    budget: str = ""
+    """The name of the budget to which it is charged; '': to none."""
+    reserved: float = 0.0
+    """GPU-seconds of the budget that it may use."""
 
     @property
     def preempted(self) -> bool:

@@ -25,6 +25,7 @@ def job_row(
     labels: Mapping[str, str] | None = None,
     rerun_of: str | None = None,
     pretrained_id: str | None = None,
+    budget_id: str | None = None,
 ) -> Job:
     """The row of a new job. ``labels`` are in addition to the manifest's."""
     return Job(
@@ -40,6 +41,7 @@ def job_row(
         retries=manifest.retries,
         rerun_of=rerun_of,
         pretrained_id=pretrained_id,
+        budget_id=budget_id,
     )
 
 

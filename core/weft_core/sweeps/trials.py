@@ -150,6 +150,7 @@ def _submit(scope: Scope, kit: Kit, sweep: SweepRow, parameters: Mapping[str, Va
         sweep.code_sha256,
         labels={"sweep": sweep.id, "trial": str(sweep.asked)},
         pretrained_id=sweep.pretrained_id,
+        budget_id=sweep.budget_id,
     )
     overlay = insert_job(scope, kit.box, job, manifest, credentials, _packages(sweep, manifest))
     return job, [job.id] if overlay is None else [overlay.job_id, job.id]

@@ -15,7 +15,12 @@ from weft_core.store.scope import Scope
 
 
 def test_me(ann: Person) -> None:
-    assert ann.http.get("/api/v1/me").json() == {"user": ann.name, "project": ann.project, "role": "owner"}
+    assert ann.http.get("/api/v1/me").json() == {
+        "user": ann.name,
+        "project": ann.project,
+        "role": "owner",
+        "budget": None,
+    }
 
 
 @pytest.mark.parametrize("header", [None, "", "Bearer", "Basic eDp5", "Bearer weft_u_", "Bearer weft_u_\xff", "x"])

@@ -31,7 +31,8 @@ def test_an_account_works_by_its_tokens_under_its_name(api: Api, ann: Person) ->
     made = account(ann)
     assert (made["user"], made["role"], made["tokens"]) == (f"service:ci@{ann.project}", "editor", 0)
     machine = token(api, ann.http)
-    assert machine.get("/api/v1/me").json() == {"user": made["user"], "project": ann.project, "role": "editor"}
+    me = {"user": made["user"], "project": ann.project, "role": "editor", "budget": None}
+    assert machine.get("/api/v1/me").json() == me
     job = machine.post("/api/v1/jobs", json={"manifest": HELLO})
     assert job.status_code == 201, job.text
     assert [entry["tokens"] for entry in ann.http.get("/api/v1/service-accounts").json()["service_accounts"]] == [1]

@@ -22,12 +22,15 @@ from sqlalchemy.orm import Session
 from weft_core.engine import Capacity, EngineUnreachable, Preparation
 from weft_core.ids import new_id, run_name
 from weft_core.lifecycle.states import Desired, JobState
-from weft_core.store.jobs import transition
+from weft_core.store import budgets
+from weft_core.store.budgets import gpus_of
+from weft_core.store.jobs import request_halt, transition
 from weft_core.store.models import Attempt, EngineStatus, Job, Learner, Queue, QueueChange
 from weft_core.store.queue import note_change, waits
 from weft_core.tokens import new_token
 from weft_core.tracing import Attribute
 from weft_core.words import count
+from weft_workers.admission import Plan
 from weft_workers.context import Context
 from weft_workers.observing import ObservedEngine
 from weft_workers.reconcile.noting import Note, note_others, note_waiting
@@ -238,30 +241,36 @@ def _apply(
     fails |= {
         job_id: (why.failed, why.error_code) for job_id in decided.unready if (why := prepared.unready[job_id]).failed
     }
-    starts, ends = list(decided.places)[:_AT_ONCE], list(fails)[:_AT_ONCE]
-    wanted = {*starts, *ends, *decided.preempted}
+    starts, ends, halts = (list(part)[:_AT_ONCE] for part in (decided.places, fails, decided.halted))
+    wanted = {*starts, *ends, *halts, *decided.preempted}
     locked = select(Job).where(among(Job.id, wanted)).order_by(Job.id).with_for_update()
     rows = {row.id: row for row in session.scalars(locked)} if wanted else {}
     # The rows are fresh and locked now: a halt that came in since goes first. A step of an earlier version may be
     # working on one of the jobs.
     free = {row.id: row for row in rows.values() if _is_free(row, now)}
-    starting = [free[job_id] for job_id in starts if job_id in free]
+    starting = [free[job_id] for job_id in starts if job_id in free and _is_paid(free[job_id], decided)]
     later = unasked(session, engine, capacity, prepared, starting) if starting else set()
     for job in starting:
         if job.id not in later:
             outcome.admitted.append((job, job.state_since))
-            _open_attempt(context, session, job, decided.places[job.id])
+            attempt = _open_attempt(context, session, job, decided.places[job.id])
+            if job.id in decided.reserved:
+                budgets.reserve(session, job, attempt, decided.reserved[job.id][1])
             outcome.due.append(job.id)
     for job_id in ends:
         if job_id in free:
             transition(session, free[job_id], JobState.FAILED, *fails[job_id])
             outcome.failed.append(job_id)
+    for job_id in halts:
+        if job_id in free:
+            request_halt(session, free[job_id], reason=decided.halted[job_id])
+            outcome.due.append(job_id)
     for job_id in decided.preempted.keys() & rows.keys():
         mine = update(Attempt).where(Attempt.job_id == job_id, Attempt.ended_at.is_(None), Attempt.outcome.is_(None))
         session.execute(mine.values(preempted_by=decided.preempted[job_id]))
         rows[job_id].next_step_at = func.now()
         outcome.due.append(job_id)
-    if later or len(decided.places) > len(starts) or len(fails) > len(ends):
+    if later or any(len(all_) > _AT_ONCE for all_ in (decided.places, fails, decided.halted)):
         note_change(session, engine.name)
 
 
@@ -271,7 +280,14 @@ def _is_free(job: Job, now: datetime) -> bool:
     return waiting and (job.lease_until is None or job.lease_until < now)
 
 
-def _open_attempt(context: Context, session: Session, job: Job, place: tuple[str, ...]) -> None:
+def _is_paid(job: Job, decided: Plan) -> bool:
+    """Whether the plan knew the budget that the job has now. A resume may have given it another one."""
+    if job.budget_id is None or not gpus_of(job.manifest, job.learners):
+        return True
+    return job.id in decided.reserved and decided.reserved[job.id][0] == job.budget_id
+
+
+def _open_attempt(context: Context, session: Session, job: Job, place: tuple[str, ...]) -> Attempt:
     """Write the attempt and its learners, before anything exists on the engine."""
     n, token = job.attempt + 1, new_token("attempt")
     each = read_resources(job.manifest["resources"])
@@ -302,6 +318,7 @@ def _open_attempt(context: Context, session: Session, job: Job, place: tuple[str
     if len(place) < job.learners:
         where += f" ({job.learners} were asked for: more will join when there is room)"
     transition(session, job, JobState.PENDING, f"starting {where}" + (f", attempt {n}" if n > 1 else ""))
+    return attempt
 
 
 # --- those that wait ---------------------------------------------------------------------------------------------
@@ -314,7 +331,7 @@ def _notes(planned: Planned, unready: Mapping[str, Preparation], gone: Collectio
     for job_id, place in places.items():
         if (row := rows.get(job_id)) is None:
             continue
-        if why := decided.waiting.get(job_id) or decided.impossible.get(job_id):
+        if why := decided.waiting.get(job_id) or decided.impossible.get(job_id) or decided.halted.get(job_id):
             notes.append(Note(row, why, place, row.keepalive_until))
         elif not (preparation := unready[job_id]).failed:
             notes.append(Note(row, preparation.progress, place, row.keepalive_until, preparation.kind))

@@ -17,6 +17,7 @@ from weft_core.lifecycle.failures import with_log
 from weft_core.lifecycle.notes import new_nodes
 from weft_core.lifecycle.states import Desired, Outcome
 from weft_core.lifecycle.view import AttemptView, View
+from weft_core.store import budgets
 from weft_core.store.jobs import record_event, transition
 from weft_core.store.models import Attempt, Job
 from weft_core.store.queue import note_change
@@ -98,6 +99,8 @@ def _finish(context: Context, lease: Lease, view: View, attempt: AttemptView, se
         end = conclude(replace(view, job=replace(view.job, desired=Desired(job.desired))))
         row = session.get_one(Attempt, attempt.id)
         record_use(session, context.settings.fair_share, row)
+        if attempt.budget:
+            budgets.settle(session, row)
         row.ended_at = func.now()
         note_nodes(session, attempt.id, new_nodes(view, seen))  # of learners that ended before any other observation
         set_condition(session, job, None)

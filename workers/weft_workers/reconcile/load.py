@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from sqlalchemy import func, select
@@ -14,6 +15,7 @@ from weft_core.lifecycle.view import BY_REQUEST, AttemptView, JobView, LearnerVi
 from weft_core.packages import BUILD_KIND, indexes
 from weft_core.rules import NoStepCondition, conditions
 from weft_core.settings import TimingSettings
+from weft_core.store import budgets
 from weft_core.store.models import (
     Attempt,
     Datastore,
@@ -39,6 +41,8 @@ def load_view(session: Session, job_id: str, now: datetime, timings: TimingSetti
         row = session.scalars(select(Attempt).where(Attempt.job_id == job_id, Attempt.n == job.attempt)).one_or_none()
         attempt = attempt_view(row) if row else None
     if attempt and attempt.ended_at is None:
+        if job.budget_id is not None and (charged := budgets.reserved_by(session, attempt.id)) is not None:
+            attempt = replace(attempt, budget=charged[0], reserved=charged[1])
         rows = session.scalars(select(Learner).where(Learner.attempt_id == attempt.id).order_by(Learner.rank))
         learners = tuple(_learner_view(row) for row in rows)
         if job.manifest.get("elastic"):

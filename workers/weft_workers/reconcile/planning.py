@@ -14,11 +14,13 @@ from weft_core.engine import Capacity
 from weft_core.lifecycle.decide import backoff
 from weft_core.lifecycle.states import Desired, JobState
 from weft_core.settings import Settings
+from weft_core.store import budgets
 from weft_core.store.models import Attempt, Job, Learner, Member, Project, User
 from weft_core.store.quotas import Quota, Usage, member_usage, usage
 from weft_core.store.shares import averages
 from weft_workers.admission import Plan, plan
 from weft_workers.context import Context
+from weft_workers.purses import Purse
 from weft_workers.quotas import Allowance
 from weft_workers.reconcile.load import attempt_view
 from weft_workers.rooms import Request, Running
@@ -79,12 +81,21 @@ def make_plan(
     if unready:
         queue = [replace(request, ready=False) if request.job_id in unready else request for request in queue]
     allowances, held = read_allowances(session, queue)
+    purses = read_purses(session, queue)
     running = read_running(session, settings, engine, now)
     shares = _shares(session, settings, queue, running, held)
-    decided = plan(engine, capacity, running, queue, allowances, shares, settings.fair_share.preemption)
+    decided = plan(engine, capacity, running, queue, allowances, shares, settings.fair_share.preemption, purses)
     for job_id in pauses.preempted.keys() & decided.waiting.keys():
         decided.waiting[job_id] = f"{pauses.preempted[job_id]}; {decided.waiting[job_id]}"
     return Planned(decided, waiting, pauses)
+
+
+def read_purses(session: Session, queue: Sequence[Request]) -> dict[str, Purse]:
+    """The rest of the budgets of the queue's jobs, by id. They are locked until the end of the transaction, so that the
+    admissions of two engines never reserve the same."""
+    wanted = {request.budget for request in queue if request.budget is not None}
+    budgets.lock(session, wanted)
+    return {budget_id: Purse.of(standing) for budget_id, standing in budgets.standings(session, wanted).items()}
 
 
 def read_allowances(

@@ -17,6 +17,7 @@ from weft_core.store.models.access import (
 )
 from weft_core.store.models.audit import ActorKind, AuditExport, AuditRecord
 from weft_core.store.models.base import Base
+from weft_core.store.models.budgets import Budget, Charge
 from weft_core.store.models.engines import EngineStatus, Queue, QueueChange
 from weft_core.store.models.identity import SigningKey
 from weft_core.store.models.inputs import CodeBundle, Datastore, Overlay, OverlayState, Secret
@@ -51,6 +52,8 @@ __all__ = [
     "AuditExport",
     "AuditRecord",
     "Base",
+    "Budget",
+    "Charge",
     "CodeBundle",
     "Datastore",
     "Delivery",

@@ -115,6 +115,8 @@ class Token(Base):
     kind: Mapped[str] = mapped_column(server_default="api")
     ends_at: Mapped[datetime | None]
     opened_with: Mapped[str | None] = mapped_column(ForeignKey("tokens.id", ondelete="CASCADE"), index=True)
+    # What its jobs may use; a token that it makes has the same.
+    budget_id: Mapped[str | None] = mapped_column(ForeignKey("budgets.id", ondelete="SET NULL"))
 
 
 class SignInLink(Base):

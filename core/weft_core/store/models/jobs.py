@@ -71,6 +71,8 @@ class Job(Base):
     rerun_of: Mapped[str | None]  # the job this one repeats; no foreign key, as that one may be deleted
     overlay_id: Mapped[str | None] = mapped_column(ForeignKey("overlays.id"))  # the packages that its image lacks
     pretrained_id: Mapped[str | None]  # the model version that was resolved at submit; it may be deleted, too
+    # The budget that its attempts are charged to.
+    budget_id: Mapped[str | None] = mapped_column(ForeignKey("budgets.id", ondelete="SET NULL"))
     # The other job's checkpoint of which it has a copy to begin with: {job, generation, attempt, at, files, size}.
     checkpoint_of: Mapped[dict[str, Any] | None]
 

@@ -53,6 +53,7 @@ class SweepRow(Base):
     credentials: Mapped[bytes | None] = mapped_column(LargeBinary)  # encrypted: those that came with the manifest
     packages: Mapped[dict[str, Any] | None]  # of the code's lists of packages: {digest, lines, code_sha256, index}
     pretrained_id: Mapped[str | None]  # as jobs.pretrained_id
+    budget_id: Mapped[str | None] = mapped_column(ForeignKey("budgets.id", ondelete="SET NULL"))  # its trials'
 
     state: Mapped[str] = mapped_column(server_default=SweepState.RUNNING.value)
     ends_as: Mapped[str | None]  # of a STOPPING one: the state that it enters when all trials have ended

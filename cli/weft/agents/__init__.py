@@ -1,0 +1,1 @@
+"""``weft mcp``: the tools through which agents use Weft (docs/agents.md)."""
