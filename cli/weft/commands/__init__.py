@@ -49,6 +49,7 @@ COMMANDS: dict[str, Entry] = {
     "shell": Entry("inside", "Open a shell in a learner of a running job.", JOBS),
     "cp": Entry("inside", "Copy files out of a learner of a running job, or into it.", JOBS),
     "forward": Entry("inside", "Make a port of a learner reachable on this machine.", JOBS),
+    "label": Entry("jobs", "Set and remove labels of a job.", JOBS),
     "halt": Entry("jobs", "Stop a job; it keeps its checkpoints and can be resumed.", JOBS),
     "resume": Entry("jobs", "Queue a halted or failed job again, from its last checkpoint.", JOBS),
     "delete": Entry("jobs", "Stop a job, and remove it and its logs.", JOBS),
