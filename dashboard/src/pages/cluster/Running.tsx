@@ -21,7 +21,7 @@ export function IdleGpus({ detail }: { detail: Detail }) {
     <div className={held ? "note warn" : "note"} role="status">
       {held > 0 && (
         <p>
-          <strong>{plural(held, "GPU")} held in vain:</strong> {plural(jobs, "job")} of this project {jobs === 1 ? "has" : "have"}{" "}
+          <strong>{plural(held, "GPU is", "GPUs are")} held but idle:</strong> {plural(jobs, "job")} of this project {jobs === 1 ? "has" : "have"}{" "}
           used no CPU or GPU and printed nothing for more than 10 minutes.
         </p>
       )}

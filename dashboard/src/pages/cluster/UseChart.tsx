@@ -24,6 +24,7 @@ export function UseChart({ engines }: { engines: readonly EngineUse[] }) {
             height={150}
             format={value}
             binary={false}
+            zero
             formatX={value}
             onZoom={() => {}}
             label={`Chart of ${title}: ${lines.map((line) => `${line.label} ${value(line.last.at(-1))}`).join("; ")}`}

@@ -146,7 +146,7 @@ function FilterMenu({ search, change, jobs, metrics }: Props & { metrics: string
           add={(text) => change({ metric: [...new Set([...(search.metric ?? []), text.replace(METRIC, "$1$2$3")])] })}
         />
         <AddFilter
-          name="Parameter"
+          name="Parameter value"
           placeholder="lr=0.1"
           options={params}
           valid={(text) => text.indexOf("=") > 0}

@@ -93,7 +93,7 @@ function Save({ first, save }: { first: string; save: (name: string) => Promise<
           onChange={(event) => setName(event.target.value)}
         />
       </label>
-      <p className="muted small">Filters, order, columns and grouping, for all members of the project. The same name replaces a view.</p>
+      <p className="muted small">All settings of this list, for all members of the project. The same name replaces a view.</p>
       <button type="submit" className="button small" disabled={!name.trim()}>
         Save the view
       </button>

@@ -22,7 +22,7 @@ test("free GPUs are those of ready nodes that neither jobs nor others use; the m
   ]);
 });
 
-test("GPUs of attempts count as held in vain after ten quiet minutes", () => {
+test("GPUs of attempts count as idle after ten quiet minutes", () => {
   const attempts = [attempt(4, "2026-01-31T07:40:00Z"), attempt(2, "2026-01-31T07:55:00Z"), attempt(1, null), attempt(0, "2026-01-31T07:00:00Z")];
   const found = idleOf({ nodes: [], attempts, waiting: [] } as unknown as Detail, NOW);
   expect([found.held, found.jobs]).toEqual([4, 1]);
