@@ -26,7 +26,9 @@ select
         'engine', 'local'),
     case when n %% 4000 = 99 then 'cluster' else 'local' end,
     50, 1, 0, state, 1,
-    created_at, created_at, created_at, case when state in ('COMPLETED', 'FAILED', 'HALTED') then created_at end, null
+    created_at, created_at, case when state not in ('QUEUED', 'PENDING') then created_at end,
+    case when state in ('COMPLETED', 'FAILED', 'HALTED') then created_at + n * 7919 %% 10000 * interval '1 second' end,
+    null
 from (
     select n,
         (array['resnet50-imagenet', 'BERT-finetune', 'whisper-small', 'mnist', 'gpt-nano', 'unet'])[1 + n * 31 %% 6]

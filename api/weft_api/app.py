@@ -47,6 +47,7 @@ from weft_api.telemetry import METRICS
 from weft_api.tokens.routes import router as tokens
 from weft_api.tunnels.routes import router as tunnels
 from weft_api.users.routes import router as users
+from weft_api.views.routes import router as views
 from weft_core import __version__
 from weft_core.catalogue import Catalogue
 from weft_core.objects import Objects, StoreError
@@ -137,6 +138,7 @@ def create_app(settings: Settings) -> FastAPI:
         events,
         deliveries,
         sweeps,
+        views,
         *data,
         *access,
         engines,

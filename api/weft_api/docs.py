@@ -44,6 +44,7 @@ _START = """window.onload = () => { window.ui = SwaggerUIBundle({
 """
 _TAGS = (
     "jobs",
+    "views",
     "code",
     "logs",
     "metrics",

@@ -216,3 +216,47 @@ def test_the_room_for_learners_is_counted_node_by_node(api: Api) -> None:
     assert room(cpus=1, memory=100 * GIB) == (0, 0, 5)
     assert room("new", cpus=1) == (None, None, None), "no worker has observed it"
     assert person.http.get("/api/v1/engines/nowhere/room").status_code == 404
+
+
+def test_usage_counts_what_attempts_held(api: Api, ann: Person, bob: Person, root: Person) -> None:
+    now = datetime.now(UTC)
+    spans: list[tuple[Person, int, timedelta, timedelta | None]] = [
+        (ann, 2, timedelta(hours=6), timedelta(hours=2)),
+        (ann, 1, timedelta(hours=30), timedelta(hours=23)),
+    ]
+    spans.append((bob, 4, timedelta(hours=1), None))
+    spans.append((ann, 8, timedelta(hours=60), timedelta(hours=50)))  # before the time that is asked for
+    for person, gpus, begun, ended in spans:
+        attempt = api.attempt(person.submit()["id"])
+        held = {"cpus": 1.5, "gpus": gpus, "memory": 0, "learners": 2}
+        at = {"created_at": now - begun, "ended_at": None if ended is None else now - ended, "engine": "usage-test"}
+        api.set_attempt(attempt, resources=held, **at)
+    answer = ann.http.get("/api/v1/usage?hours=24")
+    assert answer.status_code == 200, answer.text
+    usage = answer.json()
+    (row,) = usage["people"]
+    assert (row["project"], row["user"], row["attempts"]) == (ann.project, ann.name, 2)
+    assert row["gpu_hours"] == pytest.approx(2 * 2 * 4 + 2 * 1, abs=0.1)  # the second one: one hour of the 24
+    assert row["cpu_hours"] == pytest.approx(3 * 4 + 3, abs=0.1)
+    (points,) = [engine["points"] for engine in usage["engines"] if engine["name"] == "usage-test"]
+    assert len(points) == 96, "a quarter of an hour each"
+    in_use = [point["gpus"] for point in points]
+    assert (in_use[1], in_use[40], in_use[80], in_use[95]) == (2, 0, 4, 8)
+    assert sum(in_use) / 4 == pytest.approx(2 + 16 + 8, abs=0.1)
+    text = ann.http.get("/api/v1/usage/export?hours=24").text.splitlines()
+    assert text[0] == "project,user,since,until,attempts,cpu_hours,gpu_hours"
+    assert [line.split(",")[:2] for line in text[1:]] == [[ann.project, ann.name]]
+    assert ann.http.get("/api/v1/usage?hours=24&everybody=true").status_code == 403
+    everybody = root.http.get("/api/v1/usage?hours=24&everybody=true").json()["people"]
+    assert {ann.name, bob.name} <= {person["user"] for person in everybody}
+
+
+def test_an_engine_names_the_projects_own_attempts_and_the_idle_ones(api: Api, ann: Person, bob: Person) -> None:
+    attempt, theirs = api.attempt(ann.submit()["id"]), api.attempt(bob.submit()["id"])
+    quiet = datetime.now(UTC) - timedelta(minutes=20)
+    with api.context.database.transaction() as session:
+        for its in (attempt, theirs):
+            session.execute(update(Learner).where(Learner.attempt_id == its.id).values(node="gpu-1", idle_since=quiet))
+    (shown,) = ann.http.get("/api/v1/engines/local").json()["attempts"]
+    assert (shown["job"], shown["user"], shown["nodes"]) == (attempt.job_id, ann.name, ["gpu-1"])
+    assert datetime.fromisoformat(shown["idle_since"]) == quiet

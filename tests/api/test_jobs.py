@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from sqlalchemy import select
 from tests.api.conftest import HELLO, Api, Person, code_of, zipped
 
 from weft_core.objects import code_key
-from weft_core.store.models import Attempt, Event, Job, Secret
+from weft_core.store.models import Attempt, Event, Job, MlflowRun, Secret
 
 
 def test_a_submitted_job_is_durable_and_shown_as_it_is(api: Api, ann: Person) -> None:
@@ -205,6 +205,7 @@ def test_lists_are_paged_newest_first_and_filtered(ann: Person) -> None:
             "q=%00",
             "user=%00",
             "label=a=%00",
+            "param=a=%00",
         ),
     ],
 )
@@ -340,3 +341,104 @@ def test_only_its_own_project_keeps_a_job_alive(api: Api, ann: Person, bob: Pers
     assert ann.http.put(path).status_code == 409
     plain = ann.submit()["id"]
     assert ann.http.put(f"/api/v1/jobs/{plain}/keepalive").json() == {"until": None}
+
+
+def test_labels_description_notes_and_pin_can_be_edited(api: Api, ann: Person, bob: Person) -> None:
+    job = ann.submit(set={"labels.team": "vision", "labels.old": "x", "description": "first words"})
+    path = f"/api/v1/jobs/{job['id']}"
+    changes = {
+        "labels": {"old": None, "stage": "final"},
+        "description": "second words",
+        "notes": "a\nb",
+        "pinned": True,
+    }
+    answer = ann.http.patch(path, json=changes)
+    assert answer.status_code == 200, answer.text
+    assert (answer.json()["labels"], answer.json()["pinned"]) == ({"team": "vision", "stage": "final"}, True)
+    detail = ann.http.get(path).json()
+    assert (detail["description"], detail["notes"]) == ("second words", "a\nb")
+    assert detail["manifest"]["labels"] == detail["labels"], "a rerun has them, too"
+    event = ann.http.get(f"{path}/events", params={"follow": False}).json()["events"][-1]
+    assert (event["kind"], event["user"]) == ("edited", ann.name)
+    assert event["message"] == "labelled stage=final; label old removed; description changed; notes changed; pinned"
+
+    def found(**params: Any) -> list[str]:
+        return [listed["id"] for listed in ann.http.get("/api/v1/jobs", params=params).json()["jobs"]]
+
+    other = ann.submit()["id"]
+    assert (found(label="stage=final"), found(label="old=x")) == ([job["id"]], [])
+    assert (found(q="second words"), found(q="first words")) == ([job["id"]], [])
+    assert (found(pinned=True), found()) == ([job["id"]], [other, job["id"]])
+    assert ann.http.patch(path, json=changes).status_code == 200
+    assert ann.http.get(f"{path}/events", params={"follow": False}).json()["events"][-1]["id"] == event["id"]
+    viewer = api.person("viewer", ann.project_id)
+    assert code_of(viewer.http.patch(path, json={"pinned": False})) == "forbidden"
+    assert bob.http.patch(path, json={"pinned": False}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"labels": {"": "x"}},
+        {"labels": {"a" * 64: "x"}},
+        {"labels": {"a": "x" * 256}},
+        {"labels": {"a": "\x1b[31m"}},
+        {"labels": {str(n): "x" for n in range(65)}},
+        {"labels": {"a": "\0"}},
+        {"description": "x" * 16_385},
+        {"notes": "\0"},
+        {"name": "x"},
+    ],
+)
+def test_edits_that_no_manifest_could_have(ann: Person, body: Any) -> None:
+    answer = ann.http.patch(f"/api/v1/jobs/{ann.submit()['id']}", json=body)
+    assert (answer.status_code, code_of(answer)) == (400, "invalid_request"), answer.text
+
+
+def test_jobs_are_sorted_by_duration(api: Api, ann: Person) -> None:
+    ids = [ann.submit()["id"] for _ in range(5)]
+    now = datetime.now(UTC)
+    minutes = {0: (60, 50), 1: (40, None), 2: (300, 270), 3: (5, None)}  # started and ended so long ago
+    with api.context.database.transaction() as session:
+        for number, (started, ended) in minutes.items():
+            row = session.get_one(Job, ids[number])
+            row.started_at = now - timedelta(minutes=started)
+            row.ended_at = None if ended is None else now - timedelta(minutes=ended)
+
+    def pages(sort: str) -> list[str]:
+        found: list[str] = []
+        cursor: str | None = ""
+        while cursor is not None:
+            params: dict[str, Any] = {"sort": sort, "limit": 2, **({"cursor": cursor} if cursor else {})}
+            answer = ann.http.get("/api/v1/jobs", params=params).json()
+            found += [job["id"] for job in answer["jobs"]]
+            cursor = answer["next_cursor"]
+        return found
+
+    assert pages("-duration") == [ids[n] for n in (1, 2, 0, 3, 4)]
+    assert pages("duration") == [ids[n] for n in (3, 0, 2, 1, 4)]
+
+
+def test_jobs_are_found_by_parameters(api: Api, ann: Person, bob: Person) -> None:
+    jobs = [ann.submit(), ann.submit(), ann.submit(), bob.submit()]
+    logged = [{"lr": "0.1", "opt": "adam"}, {"lr": "0.1", "opt": "sgd"}, {"lr": "0.2"}, {"lr": "0.1"}]
+    with api.context.database.transaction() as session:
+        for job, params in zip(jobs, logged, strict=True):
+            row = session.get_one(Job, job["id"])
+            entries = {name: [value, 1, 0] for name, value in params.items()}
+            run = MlflowRun(
+                id=row.id, project_id=row.project_id, job_id=row.id, experiment_id="x", user="u", status="RUNNING"
+            )
+            run.start_time, run.params = 0, entries
+            session.add(run)
+
+    def found(*params: str) -> list[str]:
+        answer = ann.http.get("/api/v1/jobs", params={"param": list(params)}).json()
+        return [job["id"] for job in answer["jobs"]]
+
+    ids = [job["id"] for job in jobs]
+    assert found("lr=0.1") == [ids[1], ids[0]]
+    assert found("lr=0.1", "opt=adam") == [ids[0]]
+    assert (found("lr=0.10"), found("opt=0.1"), len(found("lr"))) == ([], [], 3)
+    shown = ann.http.get("/api/v1/jobs", params={"param": "lr=0.2"}).json()["jobs"]
+    assert [job["params"] for job in shown] == [{"lr": "0.2"}]

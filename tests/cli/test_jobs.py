@@ -147,6 +147,17 @@ def test_halt_resume_and_delete(double: Double, weft: Weft) -> None:
     assert double.requests("DELETE", f"jobs/{ID}")
 
 
+def test_label_sets_and_removes(double: Double, weft: Weft) -> None:
+    double.on("GET", f"jobs/{ID}", as_json(job()))
+    double.on("PATCH", f"jobs/{ID}", as_json(job(labels={"team": "vision", "run": "a=b"})))
+    done = weft("label", ID, "team=vision", "run=a=b", "old-")
+    assert (done.code, double.seen[-1].json) == (0, {"labels": {"team": "vision", "run": "a=b", "old": None}})
+    assert "run=a=b team=vision" in done.err
+    refused = weft("label", ID, "old")
+    assert refused.code == ExitCode.USAGE
+    assert "neither KEY=VALUE nor KEY-" in refused.err
+
+
 def test_deliveries_and_a_replay(double: Double, weft: Weft) -> None:
     told: dict[str, Any] = {
         "id": "dlv-1",

@@ -78,3 +78,38 @@ def test_a_notification_that_failed_is_sent_again(page: Page, api: Api, ann: Per
     row.get_by_role("button", name="Send again").click()
     expect(row).to_contain_text("waiting")
     assert "secret-path" not in page.content()
+
+
+def test_what_users_say_about_jobs_is_edited_where_it_stands(page: Page, api: Api, ann: Person) -> None:
+    jobs = [ann.submit(_MANIFEST.format(n=n))["id"] for n in (1, 2, 3)]
+    page.goto(f"/jobs/{jobs[0]}")
+    page.get_by_label("Add a label").fill("stage=final, sweep-")
+    page.get_by_label("Add a label").press("Enter")
+    expect(page.get_by_role("link", name="stage=final")).to_be_visible()
+    expect(page.get_by_role("link", name="sweep=lr")).to_have_count(0)
+    page.get_by_role("button", name="Edit the notes").click()
+    page.get_by_role("textbox", name="Notes").fill("It <b>diverged</b>\nafter step 3")
+    page.get_by_role("textbox", name="Notes").press("Control+Enter")
+    expect(page.get_by_role("region", name="Notes")).to_contain_text("It <b>diverged</b>")
+    assert faults(page) == []
+
+    page.goto("/?sort=name")
+    for name in ("lr-2", "lr-3"):
+        page.get_by_role("checkbox", name=f"Select {name}").check()
+    page.get_by_role("button", name="Label …").click()
+    page.get_by_role("dialog").get_by_label("Labels").fill("team=vision")
+    page.get_by_role("dialog").get_by_role("button", name="Label").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.get_by_role("checkbox", name="Select lr-3").check()
+    page.get_by_role("button", name="Pin", exact=True).click()
+    expect(page.get_by_role("row").nth(1)).to_contain_text("lr-3")
+    page.get_by_label("Group by").select_option("team")
+    expect(page.get_by_role("rowheader", name="team=vision")).to_contain_text("1 job")
+    page.get_by_text("Views", exact=True).click()
+    page.get_by_label("Save this list as").fill("By team")
+    page.get_by_role("button", name="Save the view").click()
+    expect(page.get_by_text("View: By team")).to_be_visible()
+    assert faults(page) == []
+    assert ann.http.get("/api/v1/views").json()["views"][0]["query"] == "sort=name&group=team"
+    labels = [ann.http.get(f"/api/v1/jobs/{job}").json()["labels"] for job in jobs]
+    assert labels == [{"stage": "final"}, {"sweep": "lr", "team": "vision"}, {"sweep": "lr", "team": "vision"}]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 
 from weft_api.access.auth import Viewer
 from weft_api.context import Ctx
 from weft_api.engines.room import Size, show_room
-from weft_api.engines.schemas import CatalogueView, EngineDetail, EngineList, RoomView
+from weft_api.engines.schemas import CatalogueView, EngineDetail, EngineList, RoomView, UsageView
 from weft_api.engines.service import list_engines, show_catalogue, show_engine
-from weft_api.http.problems import NOT_FOUND, responses
+from weft_api.engines.usage import as_csv, show_usage
+from weft_api.http.problems import FORBIDDEN, NOT_FOUND, responses
 from weft_core.manifest import manifest_schema
 
 router = APIRouter(prefix="/api/v1", tags=["engines"])
@@ -43,6 +44,32 @@ def get_room(
     quotas, other resources and the rules of a profile about nodes do not count here."""
     with context.database.transaction() as session:
         return show_room(context, who.scope(session), name, Size(cpus, gpus, memory, gpu_type))
+
+
+Hours = Annotated[int, Query(ge=1, le=2208, description="Length of the time until now, in hours.", examples=[24])]
+Everybody = Annotated[bool, Query(description="Users of all projects, for administrators.")]
+
+
+@router.get("/usage", summary="Show the use of the engines over time", responses=responses(FORBIDDEN))
+def get_usage(context: Ctx, who: Viewer, hours: Hours, everybody: Everybody = False) -> UsageView:
+    """The CPUs and GPUs that attempts held, from their admission until their learners were gone. The use of an engine
+    is that of all projects; the users are those of the caller's project."""
+    with context.database.transaction() as session:
+        return show_usage(session, who, hours, everybody)
+
+
+@router.get(
+    "/usage/export",
+    summary="Download the use of each user as CSV",
+    response_class=Response,
+    responses={200: {"content": {"text/csv": {"schema": {"type": "string"}}}}, **responses(FORBIDDEN)},
+)
+def export_usage(context: Ctx, who: Viewer, hours: Hours, everybody: Everybody = False) -> Response:
+    """The columns are project, user, since, until, attempts, cpu_hours and gpu_hours."""
+    with context.database.transaction() as session:
+        text = as_csv(show_usage(session, who, hours, everybody))
+    headers = {"Content-Disposition": 'attachment; filename="usage.csv"'}
+    return Response(text, media_type="text/csv", headers=headers)
 
 
 @router.get("/catalogue", summary="List the images that manifests can name")

@@ -113,6 +113,24 @@ class WaitingJob(BaseModel):
     state_since: datetime
 
 
+class RunningAttempt(BaseModel):
+    model_config = ConfigDict(title="RunningAttempt")
+
+    job: str = Field(description="The job's id.")
+    name: str
+    user: str
+    state: str = Field(description="The state of the job.")
+    attempt: int
+    learners: int
+    cpus: float = Field(description="CPUs that all learners together hold.")
+    gpus: int = Field(description="GPUs that all learners together hold.")
+    nodes: list[str] = Field(description="Nodes of the learners, as the engine reports them.")
+    since: datetime = Field(description="When the attempt was admitted.")
+    idle_since: datetime | None = Field(
+        description="Since when no learner has used a CPU or GPU or has printed a line. Null if a learner works."
+    )
+
+
 _DETAIL: dict[str, Any] = {
     **_ENGINE,
     "nodes": [
@@ -149,6 +167,21 @@ _DETAIL: dict[str, Any] = {
         }
     ],
     "waiting_of_others": 1,
+    "attempts": [
+        {
+            "job": "job-4k9x2m7qd1zf",
+            "name": "resnet50",
+            "user": "ada",
+            "state": "PROCESSING",
+            "attempt": 1,
+            "learners": 2,
+            "cpus": 16,
+            "gpus": 4,
+            "nodes": ["gpu-1"],
+            "since": "2026-01-31T07:15:02Z",
+            "idle_since": None,
+        }
+    ],
 }
 
 
@@ -162,6 +195,53 @@ class EngineDetail(EngineView):
         description="Waiting jobs of the project, in the order of the queue; at most 100."
     )
     waiting_of_others: int = Field(description="Number of queued jobs of other projects.")
+    attempts: list[RunningAttempt] = Field(
+        description="Open attempts of the project, the oldest first; at most 100. `running` counts all projects'."
+    )
+
+
+class UsePoint(BaseModel):
+    at: datetime = Field(description="The end of the part of the time.")
+    cpus: float = Field(description="CPUs that attempts of all projects held, on average.")
+    gpus: float
+
+
+class EngineUse(BaseModel):
+    name: str
+    points: list[UsePoint] = Field(description="96 equal parts of the time, in order.")
+
+
+class PersonUse(BaseModel):
+    project: str
+    user: str
+    attempts: int
+    cpu_hours: float = Field(description="CPUs held × hours.")
+    gpu_hours: float = Field(description="GPUs held × hours.")
+
+
+class UsageView(BaseModel):
+    model_config = ConfigDict(
+        title="Usage",
+        json_schema_extra={
+            "examples": [
+                {
+                    "since": "2026-01-30T08:00:00Z",
+                    "until": "2026-01-31T08:00:00Z",
+                    "engines": [
+                        {"name": "local", "points": [{"at": "2026-01-30T08:15:00Z", "cpus": 12.5, "gpus": 2.0}]}
+                    ],
+                    "people": [
+                        {"project": "default", "user": "ada", "attempts": 12, "cpu_hours": 96.5, "gpu_hours": 24.0}
+                    ],
+                }
+            ]
+        },
+    )
+
+    since: datetime
+    until: datetime
+    engines: list[EngineUse] = Field(description="Engines on which an attempt has held resources.")
+    people: list[PersonUse] = Field(description="Users whose attempts have held resources, the largest use first.")
 
 
 class RoomView(BaseModel):

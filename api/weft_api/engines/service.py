@@ -3,6 +3,7 @@ They name only the project's own waiting jobs."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
@@ -18,13 +19,14 @@ from weft_api.engines.schemas import (
     ImageView,
     NodeCounts,
     NodeView,
+    RunningAttempt,
     WaitingJob,
 )
 from weft_api.http.problems import NOT_FOUND, Problem
 from weft_core.engine_settings import EngineSettings, KubernetesSettings, RaySettings
 from weft_core.launch import Resources
 from weft_core.lifecycle.states import JobState
-from weft_core.store.models import EngineStatus, Job
+from weft_core.store.models import Attempt, EngineStatus, Job, Learner, User
 from weft_core.store.row_security import across_projects
 from weft_core.store.scope import Scope
 
@@ -72,6 +74,7 @@ def show_engine(context: Context, scope: Scope, name: str) -> EngineDetail:
         nodes=nodes,
         waiting=[*_starting(scope, name), *waiting],
         waiting_of_others=queued - of_own,
+        attempts=_running(scope, name),
     )
 
 
@@ -139,6 +142,37 @@ def _starting(scope: Scope, name: str) -> list[WaitingJob]:
     own = scope.select(Job, Job.engine == name, Job.state == JobState.PENDING.value)
     rows = scope.all(own.order_by(Job.state_since, Job.id).limit(_WAITING))
     return [_waiting_job(job, None) for job in rows]
+
+
+def _running(scope: Scope, name: str) -> list[RunningAttempt]:
+    """The project's open attempts, with what their learners report."""
+    opened = scope.select(Attempt, Attempt.engine == name, Attempt.ended_at.is_(None))
+    rows = opened.join(Job, Job.id == Attempt.job_id).join(User, User.id == Job.user_id).add_columns(Job, User.name)
+    found = scope.session.execute(rows.order_by(Attempt.created_at, Attempt.id).limit(_WAITING)).all()
+    ids = [row[0].id for row in found]
+    learners: dict[str, list[Learner]] = defaultdict(list)
+    for learner in scope.all(scope.select(Learner, Learner.attempt_id.in_(ids)).order_by(Learner.rank)) if ids else ():
+        learners[learner.attempt_id].append(learner)
+    return [_running_attempt(attempt, job, user, learners[attempt.id]) for attempt, job, user in found]
+
+
+def _running_attempt(attempt: Attempt, job: Job, user: str, learners: list[Learner]) -> RunningAttempt:
+    held = attempt.resources
+    count = int(held.get("learners", 1))
+    idle = [learner.idle_since for learner in learners if learner.left_at is None]
+    return RunningAttempt(
+        job=job.id,
+        name=job.name,
+        user=user,
+        state=job.state,
+        attempt=attempt.n,
+        learners=count,
+        cpus=(held.get("cpus") or 0) * count,
+        gpus=int(held.get("gpus") or 0) * count,
+        nodes=sorted({learner.node for learner in learners if learner.node}),
+        since=attempt.created_at,
+        idle_since=max(at for at in idle if at) if idle and all(idle) else None,
+    )
 
 
 def _waiting_job(job: Job, place: int | None) -> WaitingJob:

@@ -25,7 +25,8 @@ class EventView(BaseModel):
     id: int
     at: datetime
     kind: str = Field(
-        description="One of submitted, note, state, waiting, image, learner, condition, desired, rule and warning."
+        description="One of submitted, note, state, waiting, image, learner, condition, desired, edited, rule and "
+        "warning."
     )
     state: str | None = Field(description="The state that the job has entered; set if `kind` is `state`.")
     attempt: int | None

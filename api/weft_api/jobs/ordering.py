@@ -9,7 +9,7 @@ import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any, NamedTuple
 
 from fastapi import Query
@@ -24,10 +24,11 @@ Sort = Annotated[
     str,
     Query(
         max_length=300,
-        description="`created_at`, `name`, `state` or `metric:NAME`. `metric:NAME` means the newest value of a metric, "
-        "`metric:NAME:min` its smallest and `metric:NAME:max` its largest value. A leading `-` means descending. Jobs "
-        "without the metric come last. Jobs that are equal come newest first; with an equal metric, in the order of "
-        "their ids.",
+        description="`created_at`, `name`, `state`, `duration` or `metric:NAME`. `duration` is the time from the "
+        "first start until the end, or until now. `metric:NAME` means the newest value of a metric, `metric:NAME:min` "
+        "its smallest and `metric:NAME:max` its largest value. A leading `-` means descending. Jobs without the "
+        "metric, and jobs that have not started, come last. Jobs that are equal come newest first; with an equal "
+        "metric or duration, in the order of their ids.",
         examples=["-metric:val/accuracy:max"],
     ),
 ]
@@ -52,8 +53,9 @@ _COMPARED: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
 }
 _CONDITION = re.compile(r"(.+?)\s*(<=|>=|<|>|=)\s*([^<>=]+)", re.DOTALL)
-_SORTS = "created_at, name, state, metric:NAME, metric:NAME:min, metric:NAME:max, each with - in front or not"
+_SORTS = "created_at, name, state, duration, metric:NAME, metric:NAME:min, metric:NAME:max, each with - in front or not"
 NEWEST = "-created_at"
+_LONGEST = 1e9  # seconds of a duration in a cursor
 
 
 def _metric(text: str, separator: str) -> tuple[str, str]:
@@ -95,14 +97,16 @@ class Position(NamedTuple):
 
     id: str
     at: datetime | None
-    """When it was submitted; None if the order does not depend on it."""
+    """When it was submitted; None if the order does not depend on it. In an order by duration, of a job that
+    has started: the moment until which the durations of running jobs count."""
     value: Any
-    """The value that it is sorted by; None if that is ``at`` alone, or if it lacks the metric."""
+    """The value that it is sorted by; None if that is ``at`` alone, or if it lacks the value."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """An order of jobs. Those that are equal in it come newest first; with a metric, in the order of their ids."""
+    """An order of jobs. Those that are equal in it come newest first; with a metric or by duration, in the order of
+    their ids."""
 
     text: str
     descending: bool
@@ -114,7 +118,7 @@ class Order:
         """Raises Problem invalid_request."""
         field = text.removeprefix("-")
         descending = field != text
-        if field in ("created_at", "name", "state"):
+        if field in ("created_at", "name", "state", "duration"):
             return cls(text, descending, field)
         name, stat = _metric(field.removeprefix("metric:"), ":")
         if not field.startswith("metric:") or not name or "\0" in name:
@@ -126,7 +130,13 @@ class Order:
         when = position.at.isoformat() if position.at else ""
         if self.field == "created_at":
             return encode(when, position.id)
-        return encode(self._tag, json.dumps(position.value), when, position.id)
+        value = position.value.total_seconds() if isinstance(position.value, timedelta) else position.value
+        return encode(self._tag, json.dumps(value), when, position.id)
+
+    @property
+    def partial(self) -> bool:
+        """Whether jobs may lack the value, so that they come last."""
+        return bool(self.metric) or self.field == "duration"
 
     def position(self, cursor: str) -> Position:
         """Raises Problem invalid_request for anything but a cursor of this order."""
@@ -141,7 +151,10 @@ class Order:
             tag, value, at = "", None, None
         kind = str if self.field == "name" else int if self.field == "state" else float | int
         known = isinstance(value, kind) and not isinstance(value, bool)
-        if not self.metric:
+        if self.field == "duration" and not self.metric:
+            good = at is not None and (value is None or (known and 0 <= value <= _LONGEST))
+            value = timedelta(seconds=value) if good and value is not None else None
+        elif not self.metric:
             good = known and at is not None
         else:
             good = (known and math.isfinite(value)) if at is None else value is None

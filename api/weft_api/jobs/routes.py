@@ -30,8 +30,18 @@ from weft_api.http.problems import (
     responses,
 )
 from weft_api.jobs import lifecycle
+from weft_api.jobs.edits import edit
 from weft_api.jobs.ordering import NEWEST, MetricCondition, Metrics, Order, Sort
-from weft_api.jobs.schemas import HaltBody, JobDetail, JobPage, JobView, KeepaliveAnswer, RerunBody, ValidManifest
+from weft_api.jobs.schemas import (
+    EditBody,
+    HaltBody,
+    JobDetail,
+    JobPage,
+    JobView,
+    KeepaliveAnswer,
+    RerunBody,
+    ValidManifest,
+)
 from weft_api.jobs.search import JobFilter
 from weft_api.jobs.service import detail_job, list_jobs
 from weft_api.jobs.submission import SUBMISSION_BODY, SUBMISSION_REFUSALS, SubmissionParam, parse_set
@@ -121,6 +131,11 @@ def _labels(values: list[str]) -> list[tuple[str, str]]:
     return labels
 
 
+def _param(text: str) -> tuple[str, str | None]:
+    name, equals, value = text.partition("=")
+    return name, value if equals else None
+
+
 @router.get("/jobs", summary="List jobs")
 def get_jobs(
     context: Ctx,
@@ -145,17 +160,20 @@ def get_jobs(
         list[Annotated[str, Field(max_length=250)]],
         Query(
             max_length=20,
-            description="Parameters that the answer shows. They limit nothing.",
-            examples=[["lr"]],
+            description="A parameter, logged with MLflow, that the answer shows. `NAME=VALUE` also limits the list to "
+            "the jobs that have logged exactly this value.",
+            examples=[["lr=0.1", "batch"]],
         ),
     ] = [],  # noqa: B006
+    pinned: Annotated[bool, Query(description="Only pinned jobs.")] = False,
     sort: Sort = NEWEST,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> JobPage:
     """The newest jobs come first, unless `sort` asks for another order."""
     conditions = [MetricCondition.parsed(text) for text in metric]
-    wanted = JobFilter(state, _labels(label), q, parse_since(since), conditions, engine, user, param)
+    params = [_param(text) for text in param]
+    wanted = JobFilter(state, _labels(label), q, parse_since(since), conditions, engine, user, params, pinned)
     with context.database.transaction() as session:
         return list_jobs(who.scope(session), who, wanted, Order.parsed(sort), limit, cursor)
 
@@ -165,6 +183,17 @@ def get_job(job_id: str, context: Ctx, who: Viewer) -> JobDetail:
     with context.database.transaction() as session:
         scope = who.scope(session)
         return detail_job(scope, who, find_job(scope, job_id))
+
+
+@router.patch(
+    "/jobs/{job_id}",
+    summary="Change a job's labels, description, notes or pin",
+    responses=responses(NOT_FOUND),
+    openapi_extra=audited("jobs.edit", "job:{job_id}"),
+)
+def edit_job(job_id: str, body: EditBody, context: Ctx, who: Editor) -> JobView:
+    """The job's program does not see the change. An event names its author."""
+    return edit(context, who, job_id, body)
 
 
 @router.post(

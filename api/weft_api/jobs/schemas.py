@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from weft_api.metrics.schemas import BestAndLast
 from weft_core.launch import Resources
@@ -94,6 +94,7 @@ class JobView(BaseModel):
         description="The kinds of data of the job that the project no longer keeps (`logs`, `metrics`, `results`, "
         "`events`), with the time of their removal.",
     )
+    pinned: bool = Field(default=False, description="The job is shown above the project's other jobs.")
     queue_position: int | None = Field(default=None, description="Position in the engine's queue, from 1.")
     metrics: dict[str, BestAndLast] = Field(
         default_factory=dict,
@@ -231,6 +232,7 @@ class JobDetail(JobView):
 
     attempts: list[AttemptView]
     manifest: dict[str, Any]
+    notes: str = Field(default="", description="What the project's users have written down about the job.")
     pretrained_model: str | None = Field(description="The model version that the job starts from, by its number.")
     models: list[str] = Field(description="The model versions that hold the job's results.")
     packages: PackagesView | None = Field(
@@ -297,6 +299,30 @@ class SubmitBody(BaseModel):
     code_sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
     set: Overrides = Field(default_factory=dict)
     keepalive: Keepalive | None = None
+
+
+_Text = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
+
+
+class EditBody(BaseModel):
+    """What is not given stays as it is."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"labels": {"team": "vision", "old": None}, "notes": "Best run so far."}]},
+    )
+
+    labels: Annotated[dict[str, _Text | None], Field(max_length=128)] = Field(
+        default_factory=dict,
+        description="Labels that the job gets, as in the manifest's `labels`. null removes a label. Other labels stay.",
+    )
+    description: Annotated[_Text, Field(max_length=16384)] | None = Field(
+        default=None, description="The description of the job and of its manifest."
+    )
+    notes: Annotated[_Text, Field(max_length=100_000)] | None = Field(
+        default=None, description="What users want to remember about the job. Lists do not search in it."
+    )
+    pinned: bool | None = Field(default=None, description="Whether the job is shown above the project's other jobs.")
 
 
 class HaltBody(BaseModel):

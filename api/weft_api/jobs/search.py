@@ -3,8 +3,8 @@
 Each order and each condition has an index, and a page is read along one of them. Where an order starts anew, behind a
 cursor or with the next state, an index has to be entered anew: that is a branch, which reads no more than a page.
 
-A text is first looked for among the next jobs of the order, which is enough for a text that many jobs have. The index
-of pieces of texts finds rarer ones.
+A text or a parameter is first looked for among the next jobs of the order, which is enough if many jobs have it. The
+indexes of pieces of texts and of parameters find rarer ones.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
+    DateTime,
     FromClause,
     Integer,
+    Interval,
     Select,
     asc,
+    cast,
     desc,
     exists,
     false,
@@ -31,15 +34,15 @@ from sqlalchemy import (
     tuple_,
     union_all,
 )
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.dialects.postgresql import ARRAY, array
 
 from weft_api.jobs.ordering import MetricCondition, Order, Position
 from weft_core.lifecycle.states import JobState
-from weft_core.store.models import Job, JobLabel, JobMetric, JobText, User
+from weft_core.store.models import Job, JobLabel, JobMetric, JobText, MlflowRun, User
 from weft_core.store.scope import Scope
 
 _LOOKED_THROUGH = 1000
-"""Jobs among which a text is looked for first."""
+"""Jobs among which a text or a parameter is looked for first."""
 _INTEGERS = ARRAY(Integer)
 _STATES = [state.value for state in JobState]
 
@@ -59,13 +62,22 @@ class JobFilter:
     metrics: Sequence[MetricCondition] = ()
     engine: str = ""
     user: str = ""
-    params: Sequence[str] = ()
-    """Parameters to show; no condition."""
+    params: Sequence[tuple[str, str | None]] = ()
+    """Parameters to show, by name. Those with a value are conditions."""
+    pinned: bool = False
 
     @property
     def limits(self) -> bool:
         """Whether there is any condition."""
-        return any((self.states, self.labels, self.text, self.since, self.metrics, self.engine, self.user))
+        return (
+            any((self.states, self.labels, self.text, self.since, self.metrics, self.engine, self.user, self.logged))
+            or self.pinned
+        )
+
+    @property
+    def logged(self) -> dict[str, str]:
+        """The values that parameters must have."""
+        return {name: value for name, value in self.params if value is not None}
 
 
 class _Branch(NamedTuple):
@@ -94,7 +106,9 @@ class _Search:
         self._order = order
         self._user_id = wanted.user and scope.session.scalar(select(User.id).where(User.name == wanted.user))
         self._matching: FromClause | None = None
-        """The jobs with the text, once they have been looked up: (id, user_id, name, state, engine, created_at)."""
+        """The jobs with the text and the parameters, once they have been looked up, with the columns of their view."""
+        self._until = scope.session.scalar(select(func.now())) if order.field == "duration" else None
+        """The moment until which the durations of running jobs count."""
 
     def _newest(self, label: tuple[str, str]) -> float:
         """When the newest job with a label was submitted; -inf if there is none."""
@@ -107,38 +121,70 @@ class _Search:
         wanted, order = self._wanted, self._order
         if wanted.user and not self._user_id:
             return []
-        if not order.metric:
+        if not order.partial:
             keys = _NEWEST if order.field != "created_at" else [(name, order.descending) for name, _ in _NEWEST]
             if order.field != "created_at":
                 keys = [("value", order.descending), *keys]
             return self._run(after, keys, limit)
         found: list[Position] = []
         if after is None or after.value is not None:
+            self._until = after.at if after else self._until
             found = self._run(after, [("value", order.descending), ("id", order.descending)], limit)
             after = None
-        if len(found) < limit:  # then those without the metric
+        if len(found) < limit:  # then those without the value
             found += self._run(after, _NEWEST, limit - len(found))
         return found
 
     def _run(self, after: Position | None, keys: Keys, limit: int) -> list[Position]:
-        if not self._wanted.text:
+        if not self._wanted.text and not self._wanted.logged:
             return self._read(_sorted(self._merged(after, keys, limit), keys, limit))
-        pattern = func.lower(
-            "%" + self._wanted.text.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_") + "%"
-        )
-        texts = self._scope.listed(JobText)
         next_ones = _sorted(self._merged(after, keys, _LOOKED_THROUGH), keys, _LOOKED_THROUGH).subquery()
-        near = select(next_ones).join(texts, texts.c.job_id == next_ones.c.id).where(texts.c.body.like(pattern))
-        found = self._read(_sorted(near, keys, limit))
+        found = self._read(_sorted(self._near(next_ones), keys, limit))
         if len(found) == limit:
             return found
-        pieces = func.weft_pieces(texts.c.project_id, texts.c.body, type_=_INTEGERS)
-        sought = func.weft_wanted_pieces(self._scope.project_id, func.lower(self._wanted.text), type_=_INTEGERS)
-        matching = select(texts.c.job_id, texts.c.created_at).where(pieces.contains(sought), texts.c.body.like(pattern))
-        self._matching = self._materialized(matching)
+        self._matching = self._materialized(self._matches())
         found = self._read(_sorted(self._merged(after, keys, limit), keys, limit))
         self._matching = None
         return found
+
+    def _near(self, next_ones: FromClause) -> Select[Any]:
+        """Those of these jobs that have the text and the parameters."""
+        near = select(next_ones)
+        if self._wanted.text:
+            texts = self._scope.listed(JobText)
+            near = near.join(texts, texts.c.job_id == next_ones.c.id).where(texts.c.body.like(self._pattern))
+        if self._wanted.logged:
+            runs = self._scope.listed(MlflowRun)
+            near = near.join(runs, runs.c.job_id == next_ones.c.id).where(*self._has_logged(runs))
+        return near
+
+    def _matches(self) -> Select[Any]:
+        """The ids of all jobs that have the text and the parameters."""
+        texts, runs = self._scope.listed(JobText), self._scope.listed(MlflowRun)
+        has_text: list[ColumnElement[bool]] = []
+        has_logged: list[ColumnElement[bool]] = []
+        if self._wanted.text:
+            pieces = func.weft_pieces(texts.c.project_id, texts.c.body, type_=_INTEGERS)
+            sought = func.weft_wanted_pieces(self._scope.project_id, func.lower(self._wanted.text), type_=_INTEGERS)
+            has_text = [pieces.contains(sought), texts.c.body.like(self._pattern)]
+        if self._wanted.logged:
+            values = [f"{self._scope.project_id} {name}={value}" for name, value in self._wanted.logged.items()]
+            hashed = array([func.hashtext(value, type_=Integer) for value in values])
+            numbers = func.weft_params(runs.c.project_id, runs.c.params, type_=_INTEGERS)
+            has_logged = [numbers.contains(hashed), *self._has_logged(runs)]
+        if not has_logged:
+            return select(texts.c.job_id, texts.c.created_at).where(*has_text)
+        found = select(runs.c.job_id).where(*has_logged)
+        return found.join(texts, texts.c.job_id == runs.c.job_id).where(*has_text) if has_text else found
+
+    @property
+    def _pattern(self) -> ColumnElement[str]:
+        plain = self._wanted.text.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_")
+        return func.lower(f"%{plain}%")
+
+    def _has_logged(self, runs: FromClause) -> list[ColumnElement[bool]]:
+        # An entry is [value, attempt, learner].
+        return [runs.c.params.op("->")(name).op("->>")(0) == value for name, value in self._wanted.logged.items()]
 
     def _materialized(self, matching: Select[Any]) -> FromClause:
         """Else Postgres might walk along an order until it meets one of them."""
@@ -152,7 +198,8 @@ class _Search:
     def _asks_jobs(self) -> bool:
         """Whether a condition concerns a column that only the table of jobs has."""
         wanted = self._wanted
-        return bool(wanted.states or wanted.engine or wanted.user or self._order.field in ("name", "state"))
+        own = (wanted.states, wanted.engine, wanted.user, wanted.logged, wanted.pinned)
+        return any(own) or self._order.field in ("name", "state", "duration")
 
     def _read(self, rows: Select[Any]) -> list[Position]:
         return [Position(*row) for row in self._scope.session.execute(rows)]
@@ -169,6 +216,8 @@ class _Search:
     def _branches(self, after: Position | None, keys: Keys) -> list[_Branch]:
         if self._order.metric:
             return [self._measured(after) if keys[0][0] == "value" else self._unmeasured(after)]
+        if self._order.field == "duration":
+            return self._by_duration(after) if keys[0][0] == "value" else [self._unstarted(after)]
         if self._order.field == "name":
             return self._by_name(after)
         if self._order.field == "state":
@@ -204,7 +253,7 @@ class _Search:
             if self._asks_jobs:
                 jobs = self._scope.listed(Job)
                 rows = rows.join(jobs, jobs.c.id == labels.c.job_id)
-                rows = rows.add_columns(jobs.c.user_id, jobs.c.state, jobs.c.engine)
+                rows = rows.add_columns(jobs.c.user_id, jobs.c.state, jobs.c.engine, jobs.c.pinned)
             source = rows.subquery()
             return source, source.c.job_id, source.c.created_at, True
         if self._wanted.text and not self._asks_jobs:
@@ -237,6 +286,32 @@ class _Search:
                 rows = rows.where(_older(jobs, after))
             branches.append(_Branch(rows, [jobs.c.created_at.desc(), jobs.c.id.desc()]))
         return branches or [_Branch(self._all_of(jobs, literal(0)).where(false()), [])]
+
+    def _by_duration(self, after: Position | None) -> list[_Branch]:
+        """The jobs that have ended, and those that run: the duration of the latter grows, so it counts until a moment
+        that the cursor keeps."""
+        jobs, down = self._jobs(), self._order.descending
+        until = literal(self._until, DateTime(timezone=True))
+        lasted, lasts = jobs.c.ended_at - jobs.c.started_at, until - jobs.c.started_at
+        ended = self._all_of(jobs, lasted, until).where(jobs.c.started_at.is_not(None), jobs.c.ended_at.is_not(None))
+        running = self._all_of(jobs, lasts, until).where(jobs.c.started_at.is_not(None), jobs.c.ended_at.is_(None))
+        if after is not None:
+            last = tuple_(literal(after.value), literal(after.id))
+            for_ended, for_running = tuple_(lasted, self._id(jobs)), tuple_(lasts, self._id(jobs))
+            ended = ended.where(for_ended < last if down else for_ended > last)
+            running = running.where(for_running < last if down else for_running > last)
+        order = [_directed(lasted, down), _directed(self._id(jobs), down)]
+        return [
+            _Branch(ended, order),
+            _Branch(running, [_directed(jobs.c.started_at, not down), _directed(self._id(jobs), down)]),
+        ]
+
+    def _unstarted(self, after: Position | None) -> _Branch:
+        jobs = self._jobs()
+        rows = self._all_of(jobs, cast(null(), Interval)).where(jobs.c.started_at.is_(None))
+        if after is not None:
+            rows = rows.where(_older(jobs, after))
+        return _Branch(rows, [jobs.c.created_at.desc(), self._id(jobs).desc()])
 
     def _measured(self, after: Position | None) -> _Branch:
         metrics = self._scope.listed(JobMetric)
@@ -276,9 +351,10 @@ class _Search:
         found: ColumnElement[str] = jobs.c.id if "id" in jobs.c else jobs.c.job_id
         return found
 
-    def _all_of(self, jobs: FromClause, value: Any, *, of_states: bool = True) -> Select[Any]:
+    def _all_of(self, jobs: FromClause, value: Any, until: Any = None, *, of_states: bool = True) -> Select[Any]:
         job_id, at = self._id(jobs), jobs.c.created_at
-        rows = select(job_id.label("id"), at.label("at"), value.label("value")).select_from(jobs)
+        shown = at if until is None else until
+        rows = select(job_id.label("id"), shown.label("at"), value.label("value")).select_from(jobs)
         return rows.where(*self._conditions(jobs, job_id, at, of_states=of_states))
 
     def _conditions(
@@ -292,6 +368,8 @@ class _Search:
             found.append(rows.c.state.in_([state.value for state in wanted.states]))
         if wanted.since:
             found.append(at >= wanted.since)
+        if wanted.pinned:
+            found.append(rows.c.pinned)
         if wanted.engine:
             found.append(rows.c.engine == wanted.engine)
         if wanted.user:

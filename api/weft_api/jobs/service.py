@@ -40,7 +40,7 @@ def list_jobs(scope: Scope, who: Principal, wanted: JobFilter, order: Order, lim
     page = [found[job_id] for job_id in ids if job_id in found]
     users = _user_names(scope, {job.user_id for job in page})
     metrics = best_and_last(scope, ids)
-    params = params_of(scope, ids, wanted.params)
+    params = params_of(scope, ids, [name for name, _ in wanted.params])
     return JobPage(
         jobs=[
             JobView(**_fields(job, who, users[job.user_id]), metrics=metrics[job.id], params=params[job.id])
@@ -73,6 +73,7 @@ def detail_job(scope: Scope, who: Principal, job: Job) -> JobDetail:
         tags=logged.tags,
         attempts=_attempts(scope, job),
         manifest=job.manifest,
+        notes=job.notes,
         pretrained_model=started_from(scope, job),
         models=registered_as(scope, job),
         packages=_packages(scope, job),
@@ -194,6 +195,7 @@ def _fields(job: Job, who: Principal, user: str) -> dict[str, Any]:
         "failures": job.failures,
         "code_sha256": job.code_sha256,
         "removed": {kind: told["at"] for kind, told in (job.removed or {}).items()},
+        "pinned": job.pinned,
         "rerun_of": job.rerun_of,
         "checkpoint_of": job.checkpoint_of,
         "project": who.project,

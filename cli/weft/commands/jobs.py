@@ -1,4 +1,4 @@
-"""``list``, ``show``, ``checkpoints``, ``deliveries``, ``halt``, ``resume``, ``delete``."""
+"""``list``, ``show``, ``checkpoints``, ``deliveries``, ``label``, ``halt``, ``resume``, ``delete``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from weft.commands.common import JobArgument, JobsArgument, JsonOption, client_of
 from weft.commands.several import Several, ask, several
@@ -73,7 +74,7 @@ def list_jobs(
     sort: Annotated[
         str | None,
         typer.Option(
-            help="created_at, name, state or metric:NAME[:min|:max]; a - in front sorts in descending order.",
+            help="created_at, name, state, duration or metric:NAME[:min|:max]; a - in front sorts in descending order.",
             metavar="ORDER",
         ),
     ] = None,
@@ -183,6 +184,33 @@ def deliveries(
         say(f"{found.id} has sent no notification (yet): its manifest has no `notify`, or no event for it has come")
     else:
         show(delivery_table(kept))
+
+
+@app.command("label")
+def label(
+    ctx: typer.Context,
+    job: JobArgument,
+    changes: Annotated[
+        list[str], typer.Argument(metavar="KEY=VALUE|KEY-…", help="KEY=VALUE sets a label, KEY- removes it.")
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Set and remove labels of a job.
+
+    Other labels of the job stay. `weft list --label KEY=VALUE` finds its jobs.
+    """
+    labels: dict[str, str | None] = {}
+    for change in changes:
+        key, equals, value = change.partition("=")
+        if not equals and not change.endswith("-"):
+            raise typer.BadParameter(f"{change!r} is neither KEY=VALUE nor KEY-", param_hint="KEY=VALUE|KEY-")
+        labels[key if equals else change[:-1]] = value if equals else None
+    found = client_of(ctx).job(job).edit(labels=labels)
+    if as_json:
+        show_json(dict(found.raw))
+    else:
+        shown = " ".join(f"{key}={value}" for key, value in sorted(found.labels.items()))
+        say(f"{found.id}: {escape(shown) or 'no labels'}")
 
 
 @app.command("halt")

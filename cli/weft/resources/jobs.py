@@ -146,6 +146,10 @@ class Job(JobRecord):
         """Stop the job and keep what it has stored; see :meth:`Jobs.halt`."""
         return self._jobs.halt(self.id, grace_seconds)
 
+    def edit(self, **changes: Any) -> Job:
+        """Change its labels, description, notes or pin; see :meth:`Jobs.edit`."""
+        return self._jobs.edit(self.id, **changes)
+
     def resume(self) -> Job:
         """Queue the job again, from its last checkpoint; see :meth:`Jobs.resume`."""
         return self._jobs.resume(self.id)
@@ -264,8 +268,8 @@ class Jobs(JobStreams):
             q: only jobs with this text in id, name or description.
             since: only jobs submitted after this time (ISO 8601, or an age such as ``2h``).
             metric: only jobs whose metrics meet these conditions: ``NAME<0.3``, ``NAME.max>=0.9`` and so on.
-            sort: ``created_at``, ``name``, ``state`` or ``metric:NAME[:min|:max]``; a ``-`` in front sorts in
-                descending order.
+            sort: ``created_at``, ``name``, ``state``, ``duration`` or ``metric:NAME[:min|:max]``; a ``-`` in front
+                sorts in descending order.
             limit: maximum number of jobs; None: all.
             param: the parameters that the jobs' ``params`` hold; limits nothing.
         """
@@ -330,6 +334,30 @@ class Jobs(JobStreams):
         """
         body = {} if grace_seconds is None else {"grace_seconds": grace_seconds}
         return self._job(self._transport.json("POST", job_path(job_id, "halt"), json=body))
+
+    def edit(
+        self,
+        job_id: str,
+        *,
+        labels: Mapping[str, str | None] | None = None,
+        description: str | None = None,
+        notes: str | None = None,
+        pinned: bool | None = None,
+    ) -> Job:
+        """Change what is said about a job. What is not given stays as it is.
+
+        Args:
+            labels: labels that it gets; None removes a label. Other labels stay.
+            description: of the job and of its manifest.
+            notes: text for the users of the project.
+            pinned: whether the dashboard shows the job above the other jobs.
+
+        Raises:
+            BadRequest: a label is not one that a manifest may have.
+        """
+        given = {"labels": labels, "description": description, "notes": notes, "pinned": pinned}
+        body = {name: value for name, value in given.items() if value is not None}
+        return self._job(self._transport.json("PATCH", job_path(job_id), json=body))
 
     def resume(self, job_id: str) -> Job:
         """Queue a halted or failed job again; it continues from its last checkpoint.

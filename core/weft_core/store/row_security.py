@@ -44,12 +44,13 @@ def _view(name: str, columns: str) -> TableClause:
 # `=` and `<` of a column, but no search in texts and no condition on an expression. These views have the rights of
 # their owner, so no policy is in them, and all indexes are of use. They show the transaction's project only.
 VIEWS = {
-    "jobs": _view("project_jobs", "id project_id user_id name state engine created_at"),
+    "jobs": _view("project_jobs", "id project_id user_id name state engine created_at started_at ended_at pinned"),
     "job_texts": _view("project_texts", "job_id project_id created_at body"),
     "job_labels": _view("project_labels", "job_id project_id key value created_at"),
     "job_metrics": _view("project_metrics", "job_id project_id name last min max"),
+    "mlflow_runs": _view("project_params", "job_id project_id params"),
 }
-"""The views (migration 0028), by table."""
+"""The views (migrations 0028 and 0035), by table."""
 
 
 def own_tables() -> list[Table]:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, FromClause, Select, Subquery, select
 from sqlalchemy.orm import Session
 
-from weft_core.store.models import Base
+from weft_core.store.models import Base, MlflowRun
 from weft_core.store.row_security import VIEWS, confine, view_of
 
 Row = TypeVar("Row", bound=Base)
@@ -49,6 +49,8 @@ class Scope:
         table = view_of(self.session, model)
         if table is model.__table__ and "kind" in table.c:
             conditions.append(table.c.kind == "train")
+        if table is MlflowRun.__table__:
+            conditions.append(table.c.job_id == table.c.id)  # a job's own run
         rows = select(*(table.c[name] for name in columns)).where(*self._own(table), *conditions)
         return rows.subquery()
 

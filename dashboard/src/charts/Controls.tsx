@@ -2,7 +2,9 @@
 import { type ReactNode, useState } from "react";
 
 import { dateTime, span, value } from "../ui/format";
+import { isEpoch } from "./epochs";
 import type { Series } from "./lines";
+import { phaseOf } from "./phases";
 import type { Kind } from "./queries";
 import { type Axis, type ChartSearch, NO_ZOOM } from "./search";
 
@@ -15,11 +17,13 @@ interface ControlsProps {
   children?: ReactNode;
 }
 
-const AXES: Record<Axis, string> = { step: "Step", time: "Time", elapsed: "Elapsed" };
+const AXES: Record<Axis, string> = { step: "Step", epoch: "Epoch", time: "Time", elapsed: "Elapsed" };
 const CHIPS = 32;
 
 export function Controls({ kind, axis, search, change, known, children }: ControlsProps) {
-  const axes: Axis[] = kind === "user" ? ["step", "time", "elapsed"] : ["time", "elapsed"];
+  const epochs: Axis[] = known.some((series) => isEpoch(series.name)) || axis === "epoch" ? ["epoch"] : [];
+  const axes: Axis[] = kind === "user" ? ["step", ...epochs, "time", "elapsed"] : ["time", "elapsed"];
+  const phases = kind === "user" && known.some((series) => phaseOf(series.name));
   const ids = (of: (series: Series) => number) => [...new Set(known.map(of))].sort((a, b) => a - b).map(String);
   return (
     <section className="card chart-controls" aria-label="Charts">
@@ -55,6 +59,16 @@ export function Controls({ kind, axis, search, change, known, children }: Contro
           />
           Log scale
         </label>
+        {phases && (
+          <label className="check">
+            <input
+              type="checkbox"
+              checked={search.together === "1"}
+              onChange={(event) => change({ together: event.target.checked ? "1" : undefined })}
+            />
+            Training and validation together
+          </label>
+        )}
         <Smoothing now={search.smooth ?? 0} change={(smooth) => change({ smooth: smooth || undefined })} />
         {children}
       </div>
@@ -137,7 +151,7 @@ function Zoom({
   const [to, setTo] = useState(search.to === undefined ? "" : String(search.to));
   const zoomed = search.from !== undefined && search.to !== undefined;
   const shown = (at: number) => (axis === "time" ? dateTime(at) : axis === "elapsed" ? span(at) : value(at));
-  const unit = axis === "elapsed" ? "seconds" : "steps";
+  const unit = axis === "elapsed" ? "seconds" : `${axis}s`;
   const fits = from !== "" && to !== "" && Number(from) < Number(to);
   return (
     <form

@@ -3,17 +3,22 @@ import { useQueries } from "@tanstack/react-query";
 import { type ReactNode, useEffect, useMemo, useRef, useState } from "react";
 
 import { ErrorNote } from "../ui/ErrorNote";
-import { span, value } from "../ui/format";
+import { dateTime, span, value } from "../ui/format";
 import { Loading } from "../ui/Loading";
+import { bestMark } from "./best";
 import { type Chart, chartsOf } from "./charts";
 import { Controls } from "./Controls";
+import { type EpochScale, epochScale, isEpoch } from "./epochs";
 import { goalOf, grouped } from "./goal";
 import { type Known, type LineKey, makeKey, originsOf, toLine } from "./jobLines";
 import type { ChartedJob } from "./jobs";
+import { phaseOf } from "./phases";
+import { movePin, splitPinned, storedPins, storePins, togglePin } from "./pins";
 import { Plot } from "./Plot";
 import { type Answer, bucketsQuery, type Kind, seriesQuery } from "./queries";
 import { type Axis, type ChartSearch, NO_ZOOM } from "./search";
 
+const AROUND = 190; // px, that the head and the legend take on a full screen
 const LARGE = 480; // px, of a chart that takes the page's width
 
 interface PanelProps {
@@ -34,16 +39,46 @@ export function Panel({ jobs, kind, search, change, empty, children }: PanelProp
   );
   const notes = [...new Set(lists.flatMap((list) => list.data?.notes ?? []))];
   const error = lists.find((list) => list.error)?.error;
+  const [stored, setStored] = useState(storedPins);
   const axis: Axis = search.x ?? (kind === "user" ? "step" : "time");
 
   const fits = (series: { learner: number; attempt: number }) =>
     (!search.learner || search.learner.includes(String(series.learner))) &&
     (!search.attempt || search.attempt.includes(String(series.attempt)));
   const wanted = (search.q ?? "").toLowerCase();
-  const all = chartsOf(kind, known.filter(fits));
+  const all = chartsOf(kind, known.filter(fits), search.together === "1");
   const charts = all.filter((chart) => chart.title.toLowerCase().includes(wanted));
-  const groups = kind === "user" ? grouped(charts) : [{ name: "", charts }];
+  const pins = search.pin ?? stored;
+  const setPins = (titles: string[]) => {
+    storePins(titles);
+    setStored(titles);
+    change({ pin: titles.length ? titles : undefined });
+  };
+  const [pinned, others] = splitPinned(charts, pins);
+  const groups = kind === "user" ? grouped(others) : [{ name: "", charts: others }];
+  const scales = useEpochScales(jobs, known, axis === "epoch");
   const key = makeKey(jobs, known);
+
+  const shown = (title: string) => charts.some((chart) => chart.title === title);
+  const card = (chart: Chart, place: number | null) => (
+    <ChartCard
+      key={chart.title}
+      chart={chart}
+      jobs={jobs}
+      kind={kind}
+      axis={axis}
+      search={search}
+      change={change}
+      fits={fits}
+      lineKey={key}
+      known={known}
+      scales={scales}
+      place={place}
+      last={place === pinned.length - 1}
+      pin={() => setPins(togglePin(pins, chart.title))}
+      move={(by) => setPins(movePin(pins, chart.title, by, shown))}
+    />
+  );
 
   if (!known.length) {
     if (error) return <ErrorNote error={error} />;
@@ -63,26 +98,41 @@ export function Panel({ jobs, kind, search, change, empty, children }: PanelProp
         </div>
       )}
       {charts.length === 0 && <p className="muted">No metric fits what is chosen.</p>}
-      {groups.map((group) => (
-        <Group key={group.name} name={groups.length > 1 ? group.name || "Others" : null} count={group.charts.length}>
-          {group.charts.map((chart) => (
-            <ChartCard
-              key={chart.title}
-              chart={chart}
-              jobs={jobs}
-              kind={kind}
-              axis={axis}
-              search={search}
-              change={change}
-              fits={fits}
-              lineKey={key}
-              known={known}
-            />
-          ))}
+      {pinned.length > 0 && (
+        <Group name="Pinned" count={pinned.length}>
+          {pinned.map((chart, at) => card(chart, at))}
         </Group>
-      ))}
+      )}
+      {groups.map(
+        (group) =>
+          group.charts.length > 0 && (
+            <Group
+              key={group.name}
+              name={groups.length > 1 || pinned.length ? group.name || "Others" : null}
+              count={group.charts.length}
+            >
+              {group.charts.map((chart) => card(chart, null))}
+            </Group>
+          ),
+      )}
     </div>
   );
+}
+
+/** The epochs of each job's steps, once the page's x is the epoch. */
+function useEpochScales(jobs: readonly ChartedJob[], known: readonly Known[], wanted: boolean): Map<string, EpochScale> {
+  const answers = useQueries({
+    queries: jobs.map((job) => {
+      const names = [...new Set(known.filter((series) => series.job === job.id && isEpoch(series.name)).map(({ name }) => name))];
+      return bucketsQuery(job.id, { names, kind: "user", x: "step" }, job.live, wanted && names.length > 0);
+    }),
+  });
+  const scales = new Map<string, EpochScale>();
+  answers.forEach(({ data }, at) => {
+    const scale = wanted && data ? epochScale(data.series) : null;
+    if (scale) scales.set(jobs[at]?.id ?? "", scale);
+  });
+  return scales;
 }
 
 /** Charts under the name that theirs begin with, which a click on it folds; without a name where there is one group. */
@@ -108,19 +158,29 @@ interface CardProps {
   fits: (series: { learner: number; attempt: number }) => boolean;
   lineKey: LineKey;
   known: readonly Known[];
+  scales: ReadonlyMap<string, EpochScale>;
+  /** Its place among the pinned charts; null if it is not pinned. */
+  place: number | null;
+  last: boolean;
+  pin: () => void;
+  move: (by: -1 | 1) => void;
 }
 
-function ChartCard({ chart, jobs, kind, axis, search, change, fits, lineKey, known }: CardProps) {
+function ChartCard(props: CardProps) {
+  const { chart, jobs, kind, axis, search, change, fits, lineKey, known, scales, place, last, pin, move } = props;
   const [card, seen] = useSeen();
   const [full, setFull] = useState(false);
+  const screen = useFullScreen(card);
   const origins = useMemo(() => originsOf(known), [known]);
   const zoomed = search.from !== undefined && search.to !== undefined;
   const ask = (job: ChartedJob, inRange: boolean, wanted: boolean) => {
     const origin = origins.get(job.id);
-    const ms = (at: number) => (axis === "elapsed" ? (origin ?? 0) + at * 1000 : at);
-    const range = inRange ? { from: ms(search.from ?? 0), to: ms(search.to ?? 0) } : {};
+    const scale = scales.get(job.id);
+    const own = (at: number) => (axis === "elapsed" ? (origin ?? 0) + at * 1000 : axis === "epoch" && scale ? scale.toStep(at) : at);
+    const round = (at: number, how: (at: number) => number) => (axis === "epoch" ? how(own(at)) : own(at));
+    const range = inRange ? { from: round(search.from ?? 0, Math.floor), to: round(search.to ?? 0, Math.ceil) } : {};
     const has = origin !== undefined && known.some((series) => series.job === job.id && chart.names.includes(series.name));
-    const asked = { names: chart.names, kind, x: axis === "step" ? "step" : "time", ...range } as const;
+    const asked = { names: chart.names, kind, x: axis === "step" || axis === "epoch" ? "step" : "time", ...range } as const;
     return bucketsQuery(job.id, asked, job.live && seen && wanted, seen && has && wanted);
   };
   const smooths = zoomed && (search.smooth ?? 0) > 0;
@@ -129,7 +189,11 @@ function ChartCard({ chart, jobs, kind, axis, search, change, fits, lineKey, kno
   const linesOf = (answer: Answer | undefined, at: number) => {
     const job = jobs[at]?.id ?? "";
     const series = (answer?.series ?? []).filter((found) => fits(found) && found.x.length > 0);
-    return series.map((found) => toLine(found, job, chart, axis, origins.get(job) ?? 0, lineKey));
+    const scale = scales.get(job);
+    if (axis === "epoch" && !scale) return [];
+    return series
+      .map((found) => toLine(found, job, chart, axis, origins.get(job) ?? 0, lineKey))
+      .map((line) => (axis === "epoch" && scale ? { ...line, x: line.x.map(scale.toEpoch) } : line));
   };
   const whole = new Map(smooths ? wholes.flatMap((answer, at) => linesOf(answer.data, at)).map((line) => [line.key, line]) : []);
   const lines = answers.flatMap((answer, at) =>
@@ -139,22 +203,51 @@ function ChartCard({ chart, jobs, kind, axis, search, change, fits, lineKey, kno
     }),
   );
   const goal = kind === "user" ? goalOf(chart.title) : null;
-  const best = goal && bestOf(known.filter((series) => chart.names.includes(series.name) && fits(series)), goal);
+  // Of validation, where it shares the chart: the best value of the training says little.
+  const judged = chart.names.filter((name) => phaseOf(name) && !/^train/i.test(phaseOf(name)));
+  const names = judged.length && chart.names.length > 1 ? judged : chart.names;
+  const best = goal && bestOf(known.filter((series) => names.includes(series.name) && fits(series)), goal);
+  const marked = goal && typeof best === "number" ? bestMark(lines.filter((line) => names.includes(line.name ?? "")), goal, best) : null;
   const failed = answers.find((answer) => answer.error && !answer.data)?.error;
   const leftOut = answers.reduce((sum, answer) => sum + (answer.data?.left_out ?? 0), 0);
   const formatX = axis === "elapsed" ? span : value;
   return (
-    <section className={full ? "card chart full" : "card chart"} ref={card} aria-label={chart.title}>
+    <section className={screen.on ? "card chart screen" : full ? "card chart full" : "card chart"} ref={card} aria-label={chart.title}>
       <div className="chart-head">
         <h2 className="break">{chart.title}</h2>
         {typeof best === "number" && (
           <span className="muted small nowrap">
             best <strong className="numbers">{chart.format(best)}</strong>
+            {marked && ` at ${axis === "time" ? dateTime(marked.x) : `${axis === "elapsed" ? "" : `${axis} `}${formatX(marked.x)}`}`}
           </span>
         )}
-        <button type="button" className="button quiet small" aria-pressed={full} onClick={() => setFull(!full)}>
-          {full ? "Smaller" : "Larger"}
-        </button>
+        {place !== null && !screen.on && (
+          <>
+            <button type="button" className="button quiet small" aria-label={`Move ${chart.title} forward`} disabled={place === 0} onClick={() => move(-1)}>
+              ←
+            </button>
+            <button type="button" className="button quiet small" aria-label={`Move ${chart.title} back`} disabled={last} onClick={() => move(1)}>
+              →
+            </button>
+          </>
+        )}
+        {!screen.on && (
+          <button type="button" className="button quiet small" aria-label={`Pin ${chart.title}`} aria-pressed={place !== null} title="Pin" onClick={pin}>
+            {place !== null ? "★" : "☆"}
+          </button>
+        )}
+        {!screen.on && (
+          <button type="button" className="button quiet small" aria-pressed={full} onClick={() => setFull(!full)}>
+            {full ? "Smaller" : "Larger"}
+          </button>
+        )}
+        {screen.can && (
+          <button type="button" className="button quiet small" aria-label="Full screen" aria-pressed={screen.on} title="Full screen" onClick={screen.toggle}>
+            <svg viewBox="0 0 14 14" width="13" height="13" aria-hidden="true" fill="none" stroke="currentColor" strokeWidth="1.6">
+              <path d="M1 5V1h4M9 1h4v4M13 9v4H9M5 13H1V9" />
+            </svg>
+          </button>
+        )}
       </div>
       {failed ? (
         <ErrorNote error={failed} />
@@ -168,7 +261,8 @@ function ChartCard({ chart, jobs, kind, axis, search, change, fits, lineKey, kno
           format={chart.format}
           binary={chart.binary}
           formatX={formatX}
-          {...(full ? { height: LARGE } : {})}
+          mark={marked}
+          {...(screen.on ? { height: Math.max(LARGE / 2, window.innerHeight - AROUND) } : full ? { height: LARGE } : {})}
           onZoom={(range) => change(range ? { from: tidy(range[0]), to: tidy(range[1]) } : NO_ZOOM)}
           label={`Chart of ${chart.title}: ${lines.map((line) => `${line.label} ${chart.format(line.last.at(-1))}`).join("; ")}`}
         />
@@ -178,6 +272,18 @@ function ChartCard({ chart, jobs, kind, axis, search, change, fits, lineKey, kno
       {leftOut > 0 && <p className="muted">{leftOut} more lines are left out: choose learners.</p>}
     </section>
   );
+}
+
+/** Whether the element takes the whole screen. */
+function useFullScreen(element: React.RefObject<HTMLElement | null>): { can: boolean; on: boolean; toggle: () => void } {
+  const [on, setOn] = useState(false);
+  useEffect(() => {
+    const turned = () => setOn(document.fullscreenElement !== null && document.fullscreenElement === element.current);
+    document.addEventListener("fullscreenchange", turned);
+    return () => document.removeEventListener("fullscreenchange", turned);
+  }, [element]);
+  const toggle = () => void (on ? document.exitFullscreen() : element.current?.requestFullscreen())?.catch(() => {});
+  return { can: document.fullscreenEnabled, on, toggle };
 }
 
 /** The best value of the series: the smallest or the largest. */

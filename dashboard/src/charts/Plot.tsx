@@ -5,6 +5,7 @@ import { useEffect, useMemo, useRef, useState } from "react";
 import uPlot from "uplot";
 
 import { clock } from "../ui/format";
+import type { Mark } from "./best";
 import { type Line, positive, smoothed } from "./lines";
 import type { Axis } from "./search";
 import { useThemeTurns } from "./theme";
@@ -37,6 +38,10 @@ interface PlotProps {
   /** In px. */
   height?: number;
   label: string;
+  /** The y axis begins at 0. */
+  zero?: boolean;
+  /** The best point. */
+  mark?: Mark | null;
 }
 
 interface Picture {
@@ -49,7 +54,7 @@ interface Picture {
 
 const LEGEND_ROWS = 4; // what surely fits into .plot-legend
 
-export function Plot({ lines, axis, log, smooth, range, format, binary, formatX, onZoom, height = HEIGHT, label }: PlotProps) {
+export function Plot({ lines, axis, log, smooth, range, format, binary, formatX, onZoom, height = HEIGHT, label, zero = false, mark = null }: PlotProps) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const [at, setAt] = useState<number | null>(null);
@@ -59,9 +64,9 @@ export function Plot({ lines, axis, log, smooth, range, format, binary, formatX,
   );
   const onLog = log && anyPositive;
   const picture = useMemo(() => draw(lines, onLog, smooth), [lines, onLog, smooth]);
-  const latest = useRef({ picture, onZoom, format, formatX, range });
+  const latest = useRef({ picture, onZoom, format, formatX, range, mark });
   useEffect(() => {
-    latest.current = { picture, onZoom, format, formatX, range };
+    latest.current = { picture, onZoom, format, formatX, range, mark };
   });
 
   // What needs another uPlot, and not only other data.
@@ -100,7 +105,7 @@ export function Plot({ lines, axis, log, smooth, range, format, binary, formatX,
               return from < to ? [from, to] : [from - 1, to + 1];
             },
           },
-          y: onLog ? { distr: 3 } : {},
+          y: onLog ? { distr: 3 } : zero ? { range: (_, __, max) => [0, Math.max(1, 1.08 * max)] } : {},
         },
         axes: [
           {
@@ -120,6 +125,7 @@ export function Plot({ lines, axis, log, smooth, range, format, binary, formatX,
         series,
         bands,
         hooks: {
+          draw: [(self) => drawMark(self, latest.current.mark)],
           setCursor: [(self) => setAt(self.cursor.idx ?? null)],
           setSelect: [
             (self) => {
@@ -142,11 +148,11 @@ export function Plot({ lines, axis, log, smooth, range, format, binary, formatX,
       made.destroy();
       plot.current = null;
     };
-  }, [shape, axis, onLog, binary, height]);
+  }, [shape, axis, onLog, binary, height, zero]);
 
   useEffect(() => {
     plot.current?.setData(picture.data, true);
-  }, [picture, range]);
+  }, [picture, range, mark?.x, mark?.y]);
 
   const theme = useThemeTurns();
   useEffect(() => {
@@ -159,7 +165,7 @@ export function Plot({ lines, axis, log, smooth, range, format, binary, formatX,
       <div ref={box} className="plot" role="img" aria-label={label} />
       {log && !anyPositive && <p className="muted small">No value above 0: a linear scale.</p>}
       <p className="plot-x muted numbers">
-        {x === undefined ? " " : axis === "time" ? clock(x) : `${axis === "step" ? "step " : ""}${formatX(x)}`}
+        {x === undefined ? " " : axis === "time" ? clock(x) : `${axis === "elapsed" ? "" : `${axis} `}${formatX(x)}`}
       </p>
       {/* A long one is scrolled, by keys too. */}
       {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex */}
@@ -174,6 +180,22 @@ export function Plot({ lines, axis, log, smooth, range, format, binary, formatX,
       </ul>
     </>
   );
+}
+
+/** A ring around the point, where it is in sight. */
+function drawMark(plot: uPlot, mark: Mark | null): void {
+  if (!mark) return;
+  const [x, y] = [plot.valToPos(mark.x, "x", true), plot.valToPos(mark.y, "y", true)];
+  const { left, top, width, height } = plot.bbox;
+  if (!(x >= left - 1 && x <= left + width + 1 && y >= top - 1 && y <= top + height + 1)) return;
+  const { ctx } = plot;
+  ctx.save();
+  ctx.strokeStyle = mark.color;
+  ctx.lineWidth = 2 * devicePixelRatio;
+  ctx.beginPath();
+  ctx.arc(x, y, 5 * devicePixelRatio, 0, 2 * Math.PI);
+  ctx.stroke();
+  ctx.restore();
 }
 
 /** A line's value under the cursor, or its newest one. A line without a point just there has its last one before. */

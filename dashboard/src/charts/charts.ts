@@ -1,7 +1,9 @@
 // Which charts there are for the series that jobs have: one for each of the users' metrics, a few for the system's.
 import { size, value } from "../ui/format";
+import { goalOf } from "./goal";
 import type { Kind } from "./queries";
 import type { Series } from "./lines";
+import { phaseOf, titleOf } from "./phases";
 
 type Format = (value: number | null | undefined) => string;
 
@@ -38,8 +40,17 @@ const SYSTEM: [RegExp, string, Format, (found: RegExpMatchArray) => string][] = 
 
 const bare = (name: string) => name.replace(/^system\//, "");
 
-export function chartsOf(kind: Kind, series: readonly Series[]): Chart[] {
+/** `together`: the same metric of training, validation and so on shares a chart. */
+export function chartsOf(kind: Kind, series: readonly Series[], together = false): Chart[] {
   const names = [...new Set(series.map(({ name }) => name))].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+  if (kind === "user" && together) {
+    const groups = new Map<string, string[]>();
+    for (const name of names) groups.set(titleOf(name), [...(groups.get(titleOf(name)) ?? []), name]);
+    const rank = (title: string) => ({ min: 0, max: 1, none: 2 })[goalOf(title) ?? "none"];
+    return [...groups]
+      .map(([title, its]) => ({ title, names: its, format: value, binary: false, part: phaseOf }))
+      .sort((a, b) => rank(a.title) - rank(b.title));
+  }
   if (kind === "user") return names.map((name) => ({ title: name, names: [name], format: value, binary: false, part: () => "" }));
   const charts: Chart[] = [];
   const left = new Set(names);

@@ -69,6 +69,7 @@ export function toLine(
   const at = key.color(job, series.learner) * chart.names.length + chart.names.indexOf(series.name);
   return {
     key: `${job} ${series.learner} ${series.attempt} ${series.name}`,
+    name: series.name,
     label: [key.label(job, series.learner, series.attempt), part].filter(Boolean).join(", "),
     color: color(at),
     dashed: key.old(job, series.learner, series.attempt),

@@ -7,6 +7,8 @@ export type Buckets = components["schemas"]["Buckets"];
 /** One line of a chart: x ascending; null where a value is not finite. */
 export interface Line {
   key: string;
+  /** The metric, as the API calls it. */
+  name?: string;
   label: string;
   color: string;
   dashed: boolean;

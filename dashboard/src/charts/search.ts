@@ -1,8 +1,8 @@
 // What a page of charts shows is all in its URL.
 import { text, texts } from "../app/urls";
 
-/** step: the training's own count; time: the clock; elapsed: seconds since the job's first point. */
-export type Axis = "step" | "time" | "elapsed";
+/** step: the training's own count; epoch: the value of its metric `epoch`; time: the clock; elapsed: seconds since the job's first point. */
+export type Axis = "step" | "epoch" | "time" | "elapsed";
 
 export interface ChartSearch {
   x?: Axis | undefined;
@@ -18,6 +18,10 @@ export interface ChartSearch {
   q?: string | undefined;
   /** Other jobs, laid over this one. */
   with?: string[] | undefined;
+  /** Training and validation share charts. */
+  together?: "1" | undefined;
+  /** Titles of the charts that stand above the others; if there are none, those that the browser remembers. */
+  pin?: string[] | undefined;
 }
 
 export const MOST_JOBS = 10;
@@ -32,10 +36,13 @@ const number = (value: unknown) => {
 export function readChartSearch(search: Record<string, unknown>): ChartSearch {
   const found: ChartSearch = {};
   const x = text(search["x"]);
-  if (x === "step" || x === "time" || x === "elapsed") found.x = x;
+  if (x === "step" || x === "epoch" || x === "time" || x === "elapsed") found.x = x;
   const [from, to] = [number(search["from"]), number(search["to"])];
   if (from !== undefined && to !== undefined && from < to) Object.assign(found, { from, to });
   if (String(search["log"]) === "1") found.log = "1";
+  if (String(search["together"]) === "1") found.together = "1";
+  const pin = texts(search["pin"]);
+  if (pin) found.pin = [...new Set(pin)];
   const smooth = number(search["smooth"]);
   if (smooth && smooth > 0 && smooth < 100) found.smooth = Math.round(smooth);
   const learner = texts(search["learner"]);

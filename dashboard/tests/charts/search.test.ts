@@ -15,7 +15,7 @@ test("everything that a chart shows is read from the URL", () => {
 });
 
 test("values that mean nothing are ignored", () => {
-  expect(readChartSearch({ x: "epoch", log: "yes", smooth: "100", learner: "", q: "" })).toEqual({});
+  expect(readChartSearch({ x: "epochs", log: "yes", smooth: "100", learner: "", q: "" })).toEqual({});
   expect(readChartSearch({ smooth: "-1" })).toEqual({});
 });
 

@@ -153,12 +153,14 @@ _BODIES: dict[str, dict[str, Any]] = {
     "POST /api/v1/models/{name}/versions": {"job": "job-000000000000"},
     "PUT /api/v1/models/{name}/stages/{stage}": {"version": "1"},
     "PATCH /api/v1/users/{name}": {"disabled": True},
+    "PATCH /api/v1/jobs/{job_id}": {"pinned": True},
+    "PUT /api/v1/views/{name}": {"query": "state=FAILED"},
     "PUT /api/v1/projects/{name}/members/{user}": {"role": "owner"},
     "PUT /api/v1/projects/{name}/quota": {"jobs": 1},
 }
 _QUERIES = {"GET /api/v1/jobs/{job_id}/logs/search": {"q": "x"}}
 # A PUT under a name makes an object of the caller's own, so it reads nobody else's.
-_OWN = {"PUT /api/v1/secrets/{name}", "PUT /api/v1/code/{sha256}"}
+_OWN = {"PUT /api/v1/secrets/{name}", "PUT /api/v1/views/{name}", "PUT /api/v1/code/{sha256}"}
 
 
 def test_everything_of_another_project_is_not_found(api: Api, ann: Person, bob: Person) -> None:

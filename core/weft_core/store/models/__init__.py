@@ -31,6 +31,7 @@ from weft_core.store.models.jobs import (
     Learner,
     Predecessor,
     Round,
+    View,
 )
 from weft_core.store.models.logs import LogChunk, LogCursor, LogFrame, LogSource
 from weft_core.store.models.metrics import (
@@ -103,4 +104,5 @@ __all__ = [
     "Trial",
     "TrialState",
     "User",
+    "View",
 ]

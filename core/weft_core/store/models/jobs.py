@@ -46,6 +46,30 @@ class Job(Base):
         ),
         Index("ix_jobs_ended", "project_id", "ended_at", "id", postgresql_where=text("ended_at is not null")),
         # The orders and conditions of lists. JobText serves conditions on labels and texts.
+        Index(
+            "ix_jobs_pinned", "project_id", text("created_at desc"), text("id desc"), postgresql_where=text("pinned")
+        ),
+        Index(
+            "ix_jobs_duration",
+            "project_id",
+            text("(ended_at - started_at)"),
+            "id",
+            postgresql_where=text("started_at is not null and ended_at is not null"),
+        ),
+        Index(
+            "ix_jobs_running",
+            "project_id",
+            "started_at",
+            "id",
+            postgresql_where=text("started_at is not null and ended_at is null"),
+        ),
+        Index(
+            "ix_jobs_unstarted",
+            "project_id",
+            text("created_at desc"),
+            text("id desc"),
+            postgresql_where=text("started_at is null"),
+        ),
         Index("ix_jobs_of_all", "state"),  # projects, to count them
         Index("ix_jobs_state", "project_id", "state", text("created_at desc"), text("id desc")),
         Index("ix_jobs_user", "project_id", "user_id", text("created_at desc"), text("id desc")),
@@ -63,6 +87,8 @@ class Job(Base):
     name: Mapped[str]
     labels: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))
     manifest: Mapped[dict[str, Any]]  # canonical form, without credentials (they are in secrets)
+    notes: Mapped[str] = mapped_column(server_default="")  # what its users write down about it
+    pinned: Mapped[bool] = mapped_column(server_default=text("false"))  # shown above the project's other jobs
     code_sha256: Mapped[str | None]  # none for a command that needs no code
     engine: Mapped[str]
     priority: Mapped[int]
@@ -123,7 +149,8 @@ class Predecessor(Base):
 
 
 class JobText(Base):
-    """The text of a job in which lists search, in lower case. A trigger of the database writes it (migration 0028)."""
+    """The text of a job in which lists search, in lower case. Triggers of the database write it (migrations 0028 and
+    0035)."""
 
     __tablename__ = "job_texts"
     __table_args__ = (
@@ -142,7 +169,7 @@ class JobText(Base):
 
 
 class JobLabel(Base):
-    """A label of a job, for lists. The same trigger writes it."""
+    """A label of a job, for lists. The same triggers write it."""
 
     __tablename__ = "job_labels"
     __table_args__ = (
@@ -155,12 +182,24 @@ class JobLabel(Base):
     created_at: Mapped[datetime]
 
 
+class View(Base):
+    """A list of jobs that a user has saved under a name, for the whole project."""
+
+    __tablename__ = "views"
+    project_id: Mapped[str] = project(primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    query: Mapped[str]  # of the URL of the dashboard's list: its filters, order and columns
+    user_id: Mapped[str] = mapped_column(ForeignKey("users.id"))
+    updated_at: Mapped[datetime] = created()
+
+
 class Attempt(Base):
     """One try of a job's gang. Written before anything is created on an engine."""
 
     __tablename__ = "attempts"
     __table_args__ = (
         UniqueConstraint("job_id", "n"),
+        Index("ix_attempts_ended", "ended_at", postgresql_where=text("ended_at is not null")),
         Index("uq_attempts_open", "job_id", unique=True, postgresql_where=text("ended_at is null")),
         Index(
             "ix_attempts_logs_due", "logs_due", postgresql_where=text("ended_at is not null and logs_due is not null")
@@ -262,7 +301,9 @@ class Event(Base):
     project_id: Mapped[str] = project()
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
     attempt: Mapped[int | None]
-    kind: Mapped[str]  # submitted | state | waiting | image | learner | condition | desired | model | warning | rule
+    kind: Mapped[
+        str
+    ]  # submitted | state | waiting | image | learner | condition | desired | edited | model | warning | rule
     state: Mapped[str | None]  # of kind 'state': the state entered
     message: Mapped[str]
     data: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))

@@ -36,6 +36,12 @@ class MlflowRun(Base):
     __table_args__ = (
         Index("ix_mlflow_runs_listing", "project_id", "experiment_id", text("start_time desc")),
         Index("ix_mlflow_runs_job_id", "job_id", postgresql_where=text("job_id is not null")),
+        Index(
+            "ix_mlflow_runs_params",
+            text("weft_params(project_id, params)"),
+            postgresql_using="gin",
+            postgresql_with={"fastupdate": "off"},
+        ),
     )
     id: Mapped[str] = mapped_column(primary_key=True)
     project_id: Mapped[str] = project()

@@ -15,6 +15,8 @@ import { Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { useNow } from "../../ui/useNow";
 import { useTitle } from "../../ui/useTitle";
+import { IdleGpus, Running } from "./Running";
+import { Usage } from "./Usage";
 
 type Engine = components["schemas"]["EngineView"];
 type Detail = components["schemas"]["EngineDetail"];
@@ -47,6 +49,7 @@ export function ClusterPage() {
           {data.engines.map((engine) => (
             <EngineCard key={engine.name} engine={engine} />
           ))}
+          <Usage />
         </div>
       )}
     </>
@@ -100,6 +103,8 @@ function EngineCard({ engine }: { engine: Engine }) {
         <p className="muted">No worker has looked at it yet.</p>
       )}
       <ErrorNote error={error} />
+      {data && <IdleGpus detail={data} />}
+      {data && <Running detail={data} />}
       {data && <Queue detail={data} />}
       {data && <Nodes detail={data} />}
     </section>

@@ -13,10 +13,12 @@ import { headlineOf } from "../../ui/reason";
 import { Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { useNow } from "../../ui/useNow";
+import { Description, Labels, Notes } from "./Editable";
 import { EventList } from "./EventList";
 import { FailurePanel } from "./FailurePanel";
 import { LogTail, UsageCard } from "./Glance";
 import { pending, useLive } from "./live";
+import { ProgressCard } from "./ProgressCard";
 import { Timeline } from "./Timeline";
 
 const route = getRouteApi("/inside/jobs/$jobId");
@@ -35,6 +37,7 @@ export function Overview() {
     <div className="overview">
       <div className="stack">
         <Why job={job} />
+        {job.state === "PROCESSING" && <ProgressCard job={job} />}
         {Object.keys(job.metrics ?? {}).length > 0 && !job.removed?.metrics && (
           <Suspense fallback={<section className="card"><Loading rows={9} /></section>}>
             <MainCurves job={job} />
@@ -51,6 +54,7 @@ export function Overview() {
       <div className="stack">
         <UsageCard job={job} />
         <Facts job={job} />
+        <Notes job={job} />
         <section className="card" aria-labelledby="recent">
           <h2 id="recent">Latest events</h2>
           {waiting ? <Loading rows={RECENT} /> : <EventList events={events.slice(-RECENT)} newestFirst short />}
@@ -111,7 +115,8 @@ function Facts({ job }: { job: JobDetail }) {
     <section className="card" aria-labelledby="facts">
       <h2 id="facts">About</h2>
       <dl className="facts">
-        {job.description && <Fact name="Description">{job.description}</Fact>}
+        <Description job={job} />
+        <Labels job={job} />
         <Fact name="Engine">{job.engine}</Fact>
         <Fact name="Framework">
           {framework.name} {framework.version}
@@ -138,17 +143,6 @@ function Facts({ job }: { job: JobDetail }) {
           <Time at={job.created_at}>{dateTime(job.created_at)}</Time>
         </Fact>
         {started && <Fact name={job.ended_at ? "Ran for" : "Runs for"}>{since(started, job.ended_at ?? now)}</Fact>}
-        {Object.keys(job.labels).length > 0 && (
-          <Fact name="Labels">
-            <span className="row labels">
-              {Object.entries(job.labels).map(([key, text]) => (
-                <Link key={key} to="/" search={{ label: [`${key}=${text}`] }} className="chip">
-                  {key}={text}
-                </Link>
-              ))}
-            </span>
-          </Fact>
-        )}
         {job.labels["sweep"]?.startsWith("swp-") && (
           <Fact name="Sweep">
             <Link to="/sweeps/$sweepId" params={{ sweepId: job.labels["sweep"] }} className="mono">

@@ -1,6 +1,7 @@
 // The metrics that matter most of those that a job reports, for its overview.
 import type { Chart } from "../../charts/charts";
-import { goalOf, leaf } from "../../charts/goal";
+import { goalOf } from "../../charts/goal";
+import { phaseOf, titleOf } from "../../charts/phases";
 import type { JobDetail } from "../../api/types";
 import { value } from "../../ui/format";
 
@@ -14,17 +15,6 @@ export interface MainChart extends Chart {
 const MOST = 3;
 const MOST_LINES = 4;
 const OTHERS = 4; // the rank of a metric of which nothing says that it matters
-const prefix = (name: string) => name.slice(0, Math.max(0, name.lastIndexOf("/")));
-/** The part of the training that a metric belongs to, where its name says so: val/loss, val_loss. */
-const PHASE = /^(?:train(?:ing)?|val(?:id|idation)?|eval(?:uation)?|test|dev)$/i;
-
-/** The metric's name without the phase, under which the phases share a chart. */
-function titleOf(name: string): string {
-  const [first = "", ...rest] = leaf(name).split("_");
-  if (!prefix(name) && rest.length && PHASE.test(first)) return rest.join("_");
-  return PHASE.test(prefix(name)) ? leaf(name) : name;
-}
-const phaseOf = (name: string) => (titleOf(name) === name ? "" : prefix(name) || (name.split("_")[0] ?? ""));
 
 /** The metrics that the manifest's `evaluation_metrics` extracts from the log. */
 function named(manifest: JobDetail["manifest"]): string[] {

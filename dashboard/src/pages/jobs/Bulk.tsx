@@ -1,4 +1,4 @@
-import { useQueryClient } from "@tanstack/react-query";
+import { type QueryClient, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 
@@ -7,8 +7,10 @@ import { ended, type Job } from "../../api/types";
 import { useRights } from "../../app/rights";
 import { MOST_JOBS } from "../../charts/search";
 import { Confirm } from "../../ui/Dialog";
+import { FormDialog } from "../../ui/FormDialog";
 import { plural } from "../../ui/format";
 import { toast } from "../../ui/toast";
+import { readLabels } from "./labels";
 
 interface Action {
   verb: string;
@@ -19,6 +21,8 @@ interface Action {
   about: string;
   done: string;
   danger?: true;
+  /** Done at once, without a question. */
+  light?: true;
 }
 
 const path = (id: string) => ({ params: { path: { job_id: id } } });
@@ -45,6 +49,22 @@ const ACTIONS: readonly Action[] = [
     done: "submitted again",
   },
   {
+    verb: "Pin",
+    fits: (job) => !job.pinned,
+    run: (id) => api.PATCH("/api/v1/jobs/{job_id}", { ...path(id), body: { pinned: true } }),
+    about: "",
+    done: "pinned",
+    light: true,
+  },
+  {
+    verb: "Unpin",
+    fits: (job) => job.pinned === true,
+    run: (id) => api.PATCH("/api/v1/jobs/{job_id}", { ...path(id), body: { pinned: false } }),
+    about: "",
+    done: "no longer pinned",
+    light: true,
+  },
+  {
     verb: "Delete",
     fits: () => true,
     run: (id) => api.DELETE("/api/v1/jobs/{job_id}", path(id)),
@@ -59,10 +79,23 @@ export function Bulk({ jobs, clear }: { jobs: readonly Job[]; clear: () => void 
   const [asked, setAsked] = useState<Action | null>(null);
   const { edit } = useRights();
   const navigate = useNavigate();
+  const queries = useQueryClient();
+  const [labelling, setLabelling] = useState(false);
+  // What can't be done with any of them is disabled. Of Pin and Unpin, the one that does nothing is left out.
+  const offered = (action: Action) => !action.danger && (!action.light || jobs.some(action.fits));
+  const choose = (action: Action) => {
+    if (!action.light) setAsked(action);
+    else perform(action, jobs.filter(action.fits), queries).then(clear, (error: Error) => toast(error.message));
+  };
   return (
     <div className="bulk row" role="region" aria-label="Selected jobs">
       <strong>{plural(jobs.length, "job")} selected</strong>
-      {edit && ACTIONS.filter((action) => !action.danger).map((action) => <Button key={action.verb} {...{ action, jobs, setAsked }} />)}
+      {edit && ACTIONS.filter(offered).map((action) => <Button key={action.verb} {...{ action, jobs, choose }} />)}
+      {edit && (
+        <button type="button" className="button small" onClick={() => setLabelling(true)}>
+          Label …
+        </button>
+      )}
       <button
         type="button"
         className="button small"
@@ -75,25 +108,66 @@ export function Bulk({ jobs, clear }: { jobs: readonly Job[]; clear: () => void 
       >
         Compare
       </button>
-      {edit && ACTIONS.filter((action) => action.danger).map((action) => <Button key={action.verb} {...{ action, jobs, setAsked }} />)}
+      {edit && ACTIONS.filter((action) => action.danger).map((action) => <Button key={action.verb} {...{ action, jobs, choose }} />)}
       <button type="button" className="button small quiet" onClick={clear}>
         Clear the selection
       </button>
+      {labelling && <Label jobs={jobs} clear={clear} onClose={() => setLabelling(false)} />}
       {asked && <Ask action={asked} jobs={jobs.filter(asked.fits)} clear={clear} onClose={() => setAsked(null)} />}
     </div>
   );
 }
 
-function Button({ action, jobs, setAsked }: { action: Action; jobs: readonly Job[]; setAsked: (action: Action) => void }) {
+function Button({ action, jobs, choose }: { action: Action; jobs: readonly Job[]; choose: (action: Action) => void }) {
   return (
     <button
       type="button"
       className={action.danger ? "button small danger" : "button small"}
       disabled={!jobs.some(action.fits)}
-      onClick={() => setAsked(action)}
+      onClick={() => choose(action)}
     >
       {action.verb}
     </button>
+  );
+}
+
+/** Do it with each. Raises an error that names the jobs that refused it. */
+async function perform({ run, done }: Pick<Action, "run" | "done">, jobs: readonly Job[], queries: QueryClient) {
+  const results = await Promise.allSettled(jobs.map((job) => run(job.id)));
+  await queries.invalidateQueries({ queryKey: ["jobs"] });
+  const refused = results.flatMap((result, at) =>
+    result.status === "rejected" ? [`${jobs[at]?.name}: ${(result.reason as Error).message}`] : [],
+  );
+  if (refused.length < jobs.length) toast(`${plural(jobs.length - refused.length, "job")} ${done}`);
+  if (refused.length) throw new Error(refused.join("\n"));
+}
+
+function Label({ jobs, clear, onClose }: { jobs: readonly Job[]; clear: () => void; onClose: () => void }) {
+  const queries = useQueryClient();
+  const label = async (values: Record<string, string>) => {
+    const labels = readLabels(values["labels"] ?? "");
+    if (typeof labels === "string") throw new Error(labels);
+    const run = (id: string) => api.PATCH("/api/v1/jobs/{job_id}", { ...path(id), body: { labels } });
+    await perform({ run, done: "labelled" }, jobs, queries);
+    clear();
+  };
+  return (
+    <FormDialog
+      title={`Label ${plural(jobs.length, "job")}`}
+      verb="Label"
+      fields={[
+        {
+          name: "labels",
+          label: "Labels",
+          placeholder: "team=vision, old-",
+          hint: "key=value sets a label, key- removes it. Other labels stay.",
+          suggested: [...new Set(jobs.flatMap((job) => Object.entries(job.labels).map(([key, text]) => `${key}=${text}`)))],
+          required: true,
+        },
+      ]}
+      submit={label}
+      onClose={onClose}
+    />
   );
 }
 
@@ -102,14 +176,7 @@ const LISTED = 10;
 function Ask({ action, jobs, clear, onClose }: { action: Action; jobs: readonly Job[]; clear: () => void; onClose: () => void }) {
   const queries = useQueryClient();
   const act = async () => {
-    const results = await Promise.allSettled(jobs.map((job) => action.run(job.id)));
-    await queries.invalidateQueries({ queryKey: ["jobs"] });
-    const refused = results.flatMap((result, at) =>
-      result.status === "rejected" ? [`${jobs[at]?.name}: ${(result.reason as Error).message}`] : [],
-    );
-    const done = jobs.length - refused.length;
-    if (done) toast(`${plural(done, "job")} ${action.done}`);
-    if (refused.length) throw new Error(refused.join("\n"));
+    await perform(action, jobs, queries);
     clear();
   };
   return (

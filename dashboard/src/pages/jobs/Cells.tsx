@@ -19,10 +19,15 @@ interface Props {
 export function NameCell({ job }: { job: Job }) {
   const [head, tail] = cutName(job.name);
   return (
-    <td className="name">
+    <td className={job.pinned ? "name is-pinned" : "name"}>
       <Link to="/jobs/$jobId" params={{ jobId: job.id }} data-job={job.id} aria-label={job.name} title={`${job.name}\n${job.id}`}>
         <span className="cut">{head}</span>
         {tail && <span className="cut-end">{tail}</span>}
+        {job.pinned && (
+          <span className="pin" title="Pinned">
+            ★<span className="visually-hidden"> pinned</span>
+          </span>
+        )}
       </Link>
     </td>
   );

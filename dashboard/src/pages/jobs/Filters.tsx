@@ -3,8 +3,10 @@ import { useEffect, useRef, useState } from "react";
 import { type Job, STATES, type State } from "../../api/types";
 import { Popover } from "../../ui/Popover";
 import { useDebounced } from "../../ui/useDebounced";
+import { groupKeys } from "./groups";
 import { columnName } from "./JobsTable";
 import { COLUMNS, columnsOf, type JobsSearch, tabOf, TABS } from "./search";
+import { Views } from "./Views";
 
 interface Props {
   search: JobsSearch;
@@ -49,9 +51,32 @@ export function Filters({ search, change, jobs }: Props) {
         <SearchField value={search.q ?? ""} change={(q) => change({ q: q || undefined })} />
         <FilterMenu search={search} change={change} jobs={jobs} metrics={metrics} />
         <Columns search={search} change={change} metrics={metrics} />
+        <GroupBy search={search} change={change} jobs={jobs} />
+        <Views search={search} />
         <Chosen search={search} change={change} />
       </div>
     </div>
+  );
+}
+
+function GroupBy({ search, change, jobs }: Props) {
+  const keys = groupKeys(jobs);
+  const offered = search.group && !keys.includes(search.group) ? [search.group, ...keys] : keys;
+  if (!offered.length) return null;
+  return (
+    <select
+      className="input"
+      aria-label="Group by"
+      value={search.group ?? ""}
+      onChange={(event) => change({ group: event.target.value || undefined })}
+    >
+      <option value="">No groups</option>
+      {offered.map((key) => (
+        <option key={key} value={key}>
+          By {key}
+        </option>
+      ))}
+    </select>
   );
 }
 
@@ -72,6 +97,9 @@ function Chosen({ search, change }: Pick<Props, "search" | "change">) {
       {search.metric?.map((condition) => (
         <Removable key={condition} text={condition} remove={() => change({ metric: without(search.metric, condition) })} />
       ))}
+      {search.param?.map((condition) => (
+        <Removable key={condition} text={condition} remove={() => change({ param: without(search.param, condition) })} />
+      ))}
       {search.user && <Removable text={`user ${search.user}`} remove={() => change({ user: undefined })} />}
       {search.engine && <Removable text={`engine ${search.engine}`} remove={() => change({ engine: undefined })} />}
       {search.since && <Removable text={sinceName(search.since)} remove={() => change({ since: undefined })} />}
@@ -84,6 +112,7 @@ const sinceName = (since: string) =>
 
 function FilterMenu({ search, change, jobs, metrics }: Props & { metrics: string[] }) {
   const labels = sorted(jobs.flatMap((job) => Object.entries(job.labels).map(([key, text]) => `${key}=${text}`)));
+  const params = sorted(jobs.flatMap((job) => Object.entries(job.params ?? {}).map(([key, text]) => `${key}=${text}`)));
   const toggle = (state: State) => {
     const chosen = search.state ?? [];
     const after = chosen.includes(state) ? chosen.filter((other) => other !== state) : [...chosen, state];
@@ -115,6 +144,14 @@ function FilterMenu({ search, change, jobs, metrics }: Props & { metrics: string
           valid={(text) => METRIC.test(text)}
           hint="NAME<VALUE, also > <= >= =, and NAME.min, NAME.max"
           add={(text) => change({ metric: [...new Set([...(search.metric ?? []), text.replace(METRIC, "$1$2$3")])] })}
+        />
+        <AddFilter
+          name="Parameter value"
+          placeholder="lr=0.1"
+          options={params}
+          valid={(text) => text.indexOf("=") > 0}
+          hint="NAME=VALUE, exactly as the training has logged it with MLflow"
+          add={(text) => change({ param: [...new Set([...(search.param ?? []), text])] })}
         />
         <AddFilter
           name="User"

@@ -1,4 +1,4 @@
-import { useInfiniteQuery } from "@tanstack/react-query";
+import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useEffect, useMemo, useRef, useState } from "react";
 
@@ -13,7 +13,7 @@ import { useTitle } from "../../ui/useTitle";
 import { Bulk } from "./Bulk";
 import { Filters, StateTabs } from "./Filters";
 import { JobsTable } from "./JobsTable";
-import { isFiltered, jobsParameters, type JobsSearch, NO_FILTER } from "./search";
+import { isFiltered, jobsParameters, type JobsSearch, NO_FILTER, pinnedParameters } from "./search";
 
 const route = getRouteApi("/inside/");
 
@@ -40,7 +40,16 @@ export function JobsPage() {
       placeholderData: (before) => before,
     });
 
-  const jobs = useMemo(() => dedupe(data?.pages.flatMap((page) => page.jobs) ?? []), [data]);
+  const filtered = isFiltered(search);
+  const { data: top } = useQuery({
+    queryKey: ["jobs", pinnedParameters(search)],
+    queryFn: ({ signal }) => json<JobPage>(`/jobs?${pinnedParameters(search)}`, "GET", undefined, signal),
+    refetchInterval: LIVE,
+    enabled: !filtered,
+    placeholderData: (before) => before,
+  });
+  const pinned = useMemo(() => (filtered || !top ? [] : top.jobs), [top, filtered]);
+  const jobs = useMemo(() => dedupe([...pinned, ...(data?.pages.flatMap((page) => page.jobs) ?? [])]), [data, pinned]);
   const chosen = jobs.filter((job) => selected.has(job.id));
   const toggle = (id: string) =>
     setSelected((before) => {
@@ -50,7 +59,6 @@ export function JobsPage() {
     });
   useListKeys(toggle);
 
-  const filtered = isFiltered(search);
   return (
     <>
       <div className="page-head">
@@ -83,7 +91,8 @@ export function JobsPage() {
         <>
           {chosen.length > 0 && <Bulk jobs={chosen} clear={() => setSelected(new Set())} />}
           <JobsTable
-            jobs={jobs}
+            jobs={jobs.slice(pinned.length)}
+            pinned={pinned}
             search={search}
             change={change}
             selected={selected}

@@ -1,10 +1,17 @@
+import { Link } from "@tanstack/react-router";
+import { type ReactNode, useState } from "react";
+
 import { ended, type Job } from "../../api/types";
+import { plural } from "../../ui/format";
 import { useNow } from "../../ui/useNow";
 import { Cell, NameCell, StateCell } from "./Cells";
+import { type Group, groupsOf } from "./groups";
 import { columnsOf, type JobsSearch, turnSort } from "./search";
 
 interface Props {
   jobs: readonly Job[];
+  /** Those that stand above all others. */
+  pinned: readonly Job[];
   search: JobsSearch;
   change: (changes: Partial<JobsSearch>) => void;
   selected: ReadonlySet<string>;
@@ -23,14 +30,32 @@ const HEADS: Record<string, { name: string; sort?: string; right?: boolean }> = 
   labels: { name: "Labels" },
   user: { name: "User" },
   created: { name: "Created", sort: "created_at" },
-  duration: { name: "Duration", right: true },
+  duration: { name: "Duration", sort: "duration", right: true },
 };
 export const columnName = (column: string) => HEADS[column]?.name ?? column.replace(/^(metric|param):/, "");
 
-export function JobsTable({ jobs, search, change, selected, setSelected, toggle, stale }: Props) {
+export function JobsTable({ jobs: others, pinned, search, change, selected, setSelected, toggle, stale }: Props) {
+  const jobs = [...pinned, ...others];
   const now = useNow(jobs.some((job) => !ended(job)));
   const columns = columnsOf(search);
   const all = jobs.length > 0 && jobs.every((job) => selected.has(job.id));
+  const row = (job: Job) => (
+    <tr key={job.id} aria-selected={selected.has(job.id)}>
+      <td className="select">
+        <input
+          type="checkbox"
+          aria-label={`Select ${job.name}`}
+          checked={selected.has(job.id)}
+          onChange={() => toggle(job.id)}
+        />
+      </td>
+      <NameCell job={job} />
+      <StateCell job={job} />
+      {columns.map((column) => (
+        <Cell key={column} job={job} column={column} search={search} change={change} now={now} />
+      ))}
+    </tr>
+  );
   return (
     <div className="card flush table-wrap">
       <table className="table jobs" aria-busy={stale}>
@@ -59,27 +84,66 @@ export function JobsTable({ jobs, search, change, selected, setSelected, toggle,
             })}
           </tr>
         </thead>
-        <tbody>
-          {jobs.map((job) => (
-            <tr key={job.id} aria-selected={selected.has(job.id)}>
-              <td className="select">
-                <input
-                  type="checkbox"
-                  aria-label={`Select ${job.name}`}
-                  checked={selected.has(job.id)}
-                  onChange={() => toggle(job.id)}
-                />
-              </td>
-              <NameCell job={job} />
-              <StateCell job={job} />
-              {columns.map((column) => (
-                <Cell key={column} job={job} column={column} search={search} change={change} now={now} />
-              ))}
-            </tr>
-          ))}
-        </tbody>
+        {pinned.length > 0 && <tbody className="pinned">{pinned.map(row)}</tbody>}
+        {search.group === undefined ? (
+          <tbody>{others.map(row)}</tbody>
+        ) : (
+          groupsOf(others, search.group).map((group) => (
+            <GroupRows
+              key={group.value ?? ""}
+              group={group}
+              label={search.group ?? ""}
+              span={columns.length + 3}
+              only={(label) => change({ label: [...new Set([...(search.label ?? []), label])], group: undefined })}
+            >
+              {group.jobs.map(row)}
+            </GroupRows>
+          ))
+        )}
       </table>
     </div>
+  );
+}
+
+interface GroupProps {
+  group: Group;
+  label: string;
+  span: number;
+  only: (label: string) => void;
+  children: ReactNode;
+}
+
+/** The rows of a group, below a row that folds them. */
+function GroupRows({ group, label, span, only, children }: GroupProps) {
+  const [open, setOpen] = useState(true);
+  const failed = group.jobs.filter((job) => job.state === "FAILED").length;
+  const name = group.value === null ? `without ${label}` : `${label}=${group.value}`;
+  return (
+    <tbody>
+      <tr className="group">
+        <th scope="rowgroup" colSpan={span}>
+          <button type="button" className="sort" aria-expanded={open} onClick={() => setOpen(!open)}>
+            <span aria-hidden="true">{open ? "▾" : "▸"}</span> <span className="break">{name}</span>
+          </button>{" "}
+          <span className="muted">
+            {plural(group.jobs.length, "job")}
+            {failed > 0 && `, ${failed} failed`}
+          </span>{" "}
+          {label === "sweep" && group.value?.startsWith("swp-") ? (
+            <Link to="/sweeps/$sweepId" params={{ sweepId: group.value }}>
+              the sweep
+            </Link>
+          ) : (
+            group.value !== null && (
+              <button type="button" className="button quiet small" onClick={() => only(name)}>
+                only these
+              </button>
+            )
+          )}
+        </th>
+      </tr>
+      {open && children}
+    </tbody>
   );
 }
 

@@ -6,15 +6,19 @@ export interface JobsSearch {
   state?: State[];
   label?: string[];
   metric?: string[];
+  /** Parameters and the values that they must have: `lr=0.1`. */
+  param?: string[];
   q?: string;
   user?: string;
   engine?: string;
   /** A time or a span until now (`7d`), as the API reads it. */
   since?: string;
-  /** created_at | name | state | metric:NAME[:last|min|max], with `-` in front for descending. */
+  /** created_at | name | state | duration | metric:NAME[:last|min|max], with `-` in front for descending. */
   sort?: string;
   /** Columns that are shown; metrics as `metric:NAME`, parameters as `param:NAME`. */
   col?: string[];
+  /** The label by whose values the jobs are grouped. */
+  group?: string;
 }
 
 export const COLUMNS = ["labels", "user", "engine", "size", "gpu_hours", "created", "duration", "id"] as const;
@@ -37,11 +41,11 @@ export function readJobsSearch(search: Record<string, unknown>): JobsSearch {
   const states = texts(search["state"])?.filter((state): state is State => STATES.includes(state as State));
   const found: JobsSearch = {};
   if (states?.length) found.state = [...new Set(states)];
-  for (const name of ["label", "metric", "col"] as const) {
+  for (const name of ["label", "metric", "param", "col"] as const) {
     const given = texts(search[name]);
     if (given) found[name] = given;
   }
-  for (const name of ["q", "user", "engine", "since", "sort"] as const) {
+  for (const name of ["q", "user", "engine", "since", "sort", "group"] as const) {
     const given = text(search[name]);
     if (given) found[name] = given;
   }
@@ -53,6 +57,7 @@ export const NO_FILTER = {
   state: undefined,
   label: undefined,
   metric: undefined,
+  param: undefined,
   q: undefined,
   user: undefined,
   engine: undefined,
@@ -62,6 +67,20 @@ export const isFiltered = (search: JobsSearch) =>
   (Object.keys(NO_FILTER) as (keyof typeof NO_FILTER)[]).some((name) => search[name] !== undefined);
 
 export const columnsOf = (search: JobsSearch): readonly string[] => search.col ?? DEFAULT_COLUMNS;
+
+/** The parameters of filters and columns, as the API takes them. */
+function shownParameters(search: JobsSearch): string[] {
+  const wanted = search.param ?? [];
+  const columns = columnsOf(search).flatMap((column) => (column.startsWith("param:") ? [column.slice(6)] : []));
+  return [...wanted, ...columns.filter((name) => !wanted.some((filter) => filter.startsWith(`${name}=`)))];
+}
+
+/** The query of GET /jobs for the pinned jobs, which stand above all others. */
+export function pinnedParameters(search: JobsSearch): string {
+  const params = new URLSearchParams({ limit: "50", pinned: "true" });
+  shownParameters(search).forEach((name) => params.append("param", name));
+  return params.toString();
+}
 
 /** The query of GET /jobs for a page of what `search` shows. */
 export function jobsParameters(search: JobsSearch, cursor: string | null): string {
@@ -73,7 +92,7 @@ export function jobsParameters(search: JobsSearch, cursor: string | null): strin
     const given = search[name];
     if (given) params.set(name, given);
   }
-  columnsOf(search).forEach((column) => column.startsWith("param:") && params.append("param", column.slice(6)));
+  shownParameters(search).forEach((name) => params.append("param", name));
   if (cursor) params.set("cursor", cursor);
   return params.toString();
 }

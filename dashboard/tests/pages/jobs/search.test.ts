@@ -7,6 +7,7 @@ import {
   gpuHours,
   isFiltered,
   jobsParameters,
+  pinnedParameters,
   readJobsSearch,
   tabOf,
   TABS,
@@ -48,6 +49,13 @@ test("a tab is some of the states, in any order; other states are no tab", () =>
 
 test("the API sends the parameters of the columns", () => {
   expect(jobsParameters({ col: ["param:lr", "user"] }, null)).toBe("limit=50&param=lr");
+});
+
+test("a parameter that limits the list is asked for once, whether or not it has a column", () => {
+  const search = readJobsSearch({ param: "lr=0.1", col: ["param:lr", "param:batch"], group: "team" });
+  expect(new URLSearchParams(jobsParameters(search, null)).getAll("param")).toEqual(["lr=0.1", "batch"]);
+  expect(pinnedParameters(search)).toBe("limit=50&pinned=true&param=lr%3D0.1&param=batch");
+  expect([isFiltered(search), isFiltered({ group: "team" })]).toEqual([true, false]);
 });
 
 test("of a long name, both ends are kept apart", () => {
