@@ -237,7 +237,7 @@ def test_one_backup_at_a_time_holds_deletions_until_it_ends(servers: Servers) ->
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Weft]:
     """A home that has been up, and is down."""
     weft = Weft(tmp_path_factory.mktemp("backup") / "home")
-    weft.up("--no-worker")
+    weft.up("--no-worker", "--no-api")
     assert weft.run("down", "--grace", "0").returncode == 0
     yield weft
     shutil.rmtree(weft.home)
