@@ -20,7 +20,7 @@ from tests.embedded.helpers import Weft, wait_for
 from tests.servers import Servers, free_port
 
 from weft_core.settings import S3Settings
-from weft_embedded import waiting
+from weft_embedded import supervisor, waiting
 from weft_embedded.config import create_config, read_settings
 from weft_embedded.home import Home, PartState
 from weft_embedded.part import Part, PartError
@@ -137,6 +137,7 @@ def test_a_part_that_is_stuck_is_started_again_with_more_patience(
 
 
 def test_a_part_that_answers_is_never_ended(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "_HEALTH", 1.0)
     part = Script(QUICK, tmp_path)
 
     def hold_it_up() -> None:
@@ -144,7 +145,7 @@ def test_a_part_that_answers_is_never_ended(stack: Stack, tmp_path: Path, monkey
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
         (tmp_path / "up").unlink()
-        time.sleep(7)  # it is looked at every 5 s
+        time.sleep(3)  # it is looked at every second
         os.kill(pid, signal.SIGCONT)
 
     lines, known = run(stack, part, 0.5, monkeypatch, hold_it_up)
