@@ -13,9 +13,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 
 _AGENT = ("weft_trainer", "boto3", "psutil")
 _TWO = 2
+_SECOND = "second"  # in place of an image's name: the second process of `torchrun`
 
 
 def agent() -> None:
@@ -48,13 +50,24 @@ def pytorch(cuda: bool) -> None:
     assert not torch.equal(before, model.weight)
 
 
-def torchrun(cuda: bool) -> None:
-    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(_TWO)}
-    program = (
-        "import torch, torch.distributed as d; d.init_process_group('gloo'); n = torch.tensor([d.get_rank() + 1]); "
-        "d.all_reduce(n); d.barrier(); assert n.item() == 3; d.destroy_process_group()"
-    )
-    together([{**env, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(_TWO)], program)
+def torchrun(_: bool) -> None:
+    """This process is one of the two, as it has PyTorch already."""
+    address = f"tcp://127.0.0.1:{free_port()}"
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    with subprocess.Popen([sys.executable, __file__, _SECOND, address], env=environment) as second:
+        add_ranks(address, 0)
+        assert second.wait(timeout=300) == 0
+
+
+def add_ranks(address: str, rank: int) -> None:
+    import torch.distributed
+
+    torch.distributed.init_process_group("gloo", address, timedelta(seconds=300), _TWO, rank)
+    number = torch.tensor([rank + 1])
+    torch.distributed.all_reduce(number)
+    torch.distributed.barrier()
+    assert number.item() == 3
+    torch.distributed.destroy_process_group()
 
 
 def tensorflow(cuda: bool) -> None:
@@ -104,15 +117,6 @@ def ray(_: bool) -> None:
         ray.shutdown()
 
 
-def together(environments: list[dict[str, str]], program: str) -> None:
-    running = [
-        subprocess.Popen([sys.executable, "-c", program], env={**os.environ, **env, "CUDA_VISIBLE_DEVICES": ""})
-        for env in environments
-    ]
-    codes = [process.wait(timeout=300) for process in running]
-    assert codes == [0] * len(codes), f"exit codes {codes}"
-
-
 def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -149,4 +153,7 @@ def main(image: str, variant: str) -> None:
 
 if __name__ == "__main__":
     sys.path.pop(0)  # this folder has one named `tensorflow`
-    main(*sys.argv[1:])
+    if sys.argv[1] == _SECOND:
+        add_ranks(sys.argv[2], rank=1)
+    else:
+        main(*sys.argv[1:])

@@ -17,7 +17,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from sklearn.datasets import load_digits
 
 
 def enlarge(images: np.ndarray) -> np.ndarray:
@@ -42,6 +41,8 @@ def idx(values: np.ndarray) -> bytes:
 
 def write(folder: Path) -> tuple[int, int]:
     """Write the four files; how many digits there are to train on, and held out."""
+    from sklearn.datasets import load_digits  # takes seconds, and fashion.py imports this module
+
     digits = load_digits()
     images, labels = enlarge(digits.images), digits.target
     training, held_out = split(labels)

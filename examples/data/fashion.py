@@ -55,13 +55,14 @@ PIECES = {
 }  # fmt: skip
 
 
-def inside(outline: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Which of the points (n, 2) lie in the outline (corners, 2): a ray to the right crosses an odd number of edges."""
-    x, y = points[:, :1], points[:, 1:]
+def inside(outline: np.ndarray, columns: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Which points of a grid lie in the outline (corners, 2): a ray to the right crosses an odd number of edges."""
+    y = rows[:, None]
     (x1, y1), (x2, y2) = outline.T, np.roll(outline, -1, axis=0).T
-    crosses = (y1 > y) != (y2 > y)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return (crosses & (x < (x2 - x1) * (y - y1) / (y2 - y1) + x1)).sum(axis=1) % 2 == 1
+        crossings = (x2 - x1) * (y - y1) / (y2 - y1) + x1
+    crossings[(y1 > y) == (y2 > y)] = -np.inf
+    return (columns[:, None] < crossings[:, None]).sum(axis=2) % 2 == 1
 
 
 def draw(piece: list[list[tuple[float, float]]], random: np.random.Generator) -> np.ndarray:
@@ -70,13 +71,14 @@ def draw(piece: list[list[tuple[float, float]]], random: np.random.Generator) ->
     points = np.stack(np.meshgrid(steps, steps), axis=-1).reshape(-1, 2)
     scale, shift = random.uniform(0.82, 1.0, 2), random.normal(0, 0.025, 2)
     points = (points - 0.5 - shift) / scale + 0.5
-    covered = np.zeros(len(points), bool)
+    columns, rows = points[: len(steps), 0], points[:: len(steps), 1]
+    covered = np.zeros((len(rows), len(columns)), bool)
     for outline in piece:
         corners = np.array(outline)
-        covered ^= inside(corners + random.normal(0, 0.012, corners.shape), points)
+        covered ^= inside(corners + random.normal(0, 0.012, corners.shape), columns, rows)
     stripes = random.uniform(0, 0.25) * np.sin(points @ random.normal(0, 25, 2))
     shade = random.uniform(0.45, 0.95) * (1 + stripes)
-    picture = (covered * shade).reshape(SIZE, FINE, SIZE, FINE).mean(axis=(1, 3))
+    picture = (covered.ravel() * shade).reshape(SIZE, FINE, SIZE, FINE).mean(axis=(1, 3))
     noise = random.normal(0, 0.03, picture.shape) * (picture > 0)
     return np.clip(np.rint((picture + noise) * 255), 0, 255).astype(np.uint8)
 

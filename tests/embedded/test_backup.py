@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 
@@ -36,19 +37,27 @@ def never() -> str:
     raise AssertionError("no passphrase is asked for")
 
 
-def make(path: Path, passphrase: str | None = None, header: Header = HEADER, data: bytes = b"x" * 3_000_000) -> Path:
-    with path.open("wb") as file:
-        writer = Writer(file, header, passphrase)
-        writer.add("home/weft.toml", b"[s3]\n")
-        writer.add("postgres/000001", data)
-        writer.finish()
+def make(path: Path, passphrase: str | None = None, header: Header = HEADER) -> Path:
+    path.write_bytes(made(passphrase, header))
     return path
+
+
+@cache
+def made(passphrase: str | None, header: Header = HEADER, data: bytes = b"x" * 3_000_000) -> bytes:
+    """A key that is derived from a passphrase costs half a second, on purpose."""
+    file = BytesIO()
+    writer = Writer(file, header, passphrase)
+    writer.add("home/weft.toml", b"[s3]\n")
+    writer.add("postgres/000001", data)
+    writer.finish()
+    return file.getvalue()
 
 
 @pytest.mark.parametrize("passphrase", [None, "correct horse"])
 def test_a_file_is_read_as_it_was_written(tmp_path: Path, passphrase: str | None) -> None:
     data = os.urandom(3 << 20)
-    path = make(tmp_path / "a", passphrase, data=data)
+    path = tmp_path / "a"
+    path.write_bytes(made(passphrase, data=data))
     assert (b"[s3]" in path.read_bytes()) == (passphrase is None), "an encrypted file shows nothing"
     archive = Archive(path, (lambda: passphrase) if passphrase else never)
     assert archive.header == HEADER
@@ -228,7 +237,7 @@ def test_one_backup_at_a_time_holds_deletions_until_it_ends(servers: Servers) ->
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Weft]:
     """A home that has been up, and is down."""
     weft = Weft(tmp_path_factory.mktemp("backup") / "home")
-    weft.up("--no-worker")
+    weft.up("--no-worker", "--no-api")
     assert weft.run("down", "--grace", "0").returncode == 0
     yield weft
     shutil.rmtree(weft.home)

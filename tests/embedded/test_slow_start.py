@@ -20,7 +20,7 @@ from tests.embedded.helpers import Weft, wait_for
 from tests.servers import Servers, free_port
 
 from weft_core.settings import S3Settings
-from weft_embedded import waiting
+from weft_embedded import supervisor, waiting
 from weft_embedded.config import create_config, read_settings
 from weft_embedded.home import Home, PartState
 from weft_embedded.part import Part, PartError
@@ -137,6 +137,7 @@ def test_a_part_that_is_stuck_is_started_again_with_more_patience(
 
 
 def test_a_part_that_answers_is_never_ended(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "_HEALTH", 1.0)
     part = Script(QUICK, tmp_path)
 
     def hold_it_up() -> None:
@@ -144,7 +145,7 @@ def test_a_part_that_answers_is_never_ended(stack: Stack, tmp_path: Path, monkey
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
         (tmp_path / "up").unlink()
-        time.sleep(7)  # it is looked at every 5 s
+        time.sleep(3)  # it is looked at every second
         os.kill(pid, signal.SIGCONT)
 
     lines, known = run(stack, part, 0.5, monkeypatch, hold_it_up)
@@ -210,34 +211,46 @@ def test_the_end_waits_for_what_gets_on(tmp_path: Path) -> None:
     assert (tmp_path / "ended").exists()
 
 
-@pytest.mark.parametrize(
-    ("code", "gets_on"),
-    [
-        (f"import time\nwhile True: {COMPUTE}", True),
-        ("import time\nwhile True: time.sleep(0.2); print('step', flush=True)", True),
-        (f"import os, time\nif os.fork(): os.wait()\nwhile True: {COMPUTE}", True),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)", False),
-        ("import time; time.sleep(600)", False),
-    ],
-    ids=["computes", "logs", "a child computes", "stopped", "waits"],
-)
-def test_what_getting_on_is(code: str, gets_on: bool, tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    with log.open("wb") as output, subprocess.Popen([sys.executable, "-c", code], stdout=output) as process:
-        try:
-            if not gets_on:
-                before = Patience(process.pid, log, 2.0)
-                wait_for(lambda: before.is_over, "it has done nothing for 2 s")
-            patience = Patience(process.pid, log, 4.0)
-            longest = 0.0
-            while patience.waited < 8 and not patience.is_over:
-                longest = max(longest, patience.idle)
-                time.sleep(0.1)
-            assert patience.is_over is not gets_on, longest
-        finally:
+GETS_ON = {
+    "computes": f"import time\nwhile True: {COMPUTE}",
+    "logs": "import time\nwhile True: time.sleep(0.2); print('step', flush=True)",
+    "a child computes": f"import os, time\nif os.fork(): os.wait()\nwhile True: {COMPUTE}",
+}
+STANDS_STILL = {
+    "stopped": "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)",
+    "waits": "import time; time.sleep(600)",
+}
+
+
+def test_what_getting_on_is(tmp_path: Path) -> None:
+    """All of them at the same time, as each is watched for 8 s."""
+    processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def watch(name: str, limit: float) -> Patience:
+        return Patience(processes[name].pid, tmp_path / name, limit)
+
+    try:
+        for name, code in (GETS_ON | STANDS_STILL).items():
+            with (tmp_path / name).open("wb") as output:
+                processes[name] = subprocess.Popen([sys.executable, "-c", code], stdout=output)
+        before = [watch(name, 2.0) for name in STANDS_STILL]
+        wait_for(lambda: all(watched.is_over for watched in before), "they have done nothing for 2 s")
+        patience = {name: watch(name, 4.0) for name in processes}
+        longest = dict.fromkeys(patience, 0.0)
+        over: set[str] = set()
+        while any(watched.waited < 8 for name, watched in patience.items() if name not in over):
+            for name, watched in patience.items():
+                longest[name] = max(longest[name], watched.idle)
+                if watched.is_over:
+                    over.add(name)
+            time.sleep(0.1)
+        assert over == STANDS_STILL.keys(), longest
+    finally:
+        for process in processes.values():
             for child in psutil.Process(process.pid).children():
                 child.kill()
             process.kill()
+            process.wait()
 
 
 @pytest.fixture

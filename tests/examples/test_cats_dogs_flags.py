@@ -62,8 +62,8 @@ def test_two_phases(cases: dict[str, Any]) -> None:
 
 def test_epochs(cases: dict[str, Any]) -> None:
     assert epochs(cases["base"]) == [[1], [2]]
-    assert epochs(cases["epochs"]) == [[1, 2], [3, 4, 5]]
-    assert [line.split("  ")[0] for line in cases["epochs"]["lines"] if "epoch" in line and "cross" in line] == [
+    assert epochs(cases["others"]) == [[1, 2], [3, 4, 5]]
+    assert [line.split("  ")[0] for line in cases["others"]["lines"] if "epoch" in line and "cross" in line] == [
         "head: epoch 1/2",
         "head: epoch 2/2",
         "fine-tuning: epoch 3/5",
@@ -74,7 +74,7 @@ def test_epochs(cases: dict[str, Any]) -> None:
 
 def test_learning_rates(cases: dict[str, Any]) -> None:
     assert [fit["rate"] for fit in cases["base"]["fits"]] == pytest.approx([0.01, 0.001])
-    assert [fit["rate"] for fit in cases["rates"]["fits"]] == pytest.approx([0.02, 0.003])
+    assert [fit["rate"] for fit in cases["others"]["fits"]] == pytest.approx([0.02, 0.003])
 
 
 def test_patience(cases: dict[str, Any]) -> None:
@@ -102,11 +102,11 @@ def test_blocks(cases: dict[str, Any]) -> None:
 
 def test_image_and_batch_size(cases: dict[str, Any]) -> None:
     assert cases["base"]["fits"][0]["images"] == [8, 32, 32, 3]
-    assert cases["sizes"]["fits"][0]["images"] == [4, 40, 40, 3]
+    assert cases["others"]["fits"][0]["images"] == [4, 40, 40, 3]
 
 
 def test_dropout(cases: dict[str, Any]) -> None:
-    assert [cases[name]["fits"][0]["dropout"] for name in ("base", "dropout")] == [[0.2], [0.7]]
+    assert [cases[name]["fits"][0]["dropout"] for name in ("base", "others")] == [[0.2], [0.7]]
 
 
 def test_mirror(cases: dict[str, Any]) -> None:

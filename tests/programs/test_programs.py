@@ -94,3 +94,7 @@ def test_weights_and_biases_keeps_its_offline_run(home: Path, tmp_path: Path) ->
     run("wandb", home, tmp_path)
     [kept] = (tmp_path / "out/results/workdir/wandb").glob("offline-run-*/run-*.wandb")
     assert kept.stat().st_size > 0
+
+
+def test_a_program_may_compile_a_part_of_itself(home: Path, tmp_path: Path) -> None:
+    assert "sum 7" in run("compiled", home, tmp_path)

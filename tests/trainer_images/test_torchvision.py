@@ -6,11 +6,10 @@ import hashlib
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from tests.wheels import make_wheel
+from tests.wheels import make_wheel, pip_environment
 
 BUILD = Path(__file__).parents[2] / "trainer_images" / "pytorch" / "build"
 VERSION = next(line.split('"')[1] for line in BUILD.read_text().splitlines() if line.startswith("TORCHVISION = "))
@@ -20,8 +19,7 @@ OPS = "class ops:\n    nms = None\n"
 @pytest.fixture
 def python(tmp_path: Path) -> Path:
     """The interpreter of an environment with pip, which knows no index but a folder of wheels."""
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "environment"], check=True)
-    return tmp_path / "environment" / "bin" / "python"
+    return pip_environment(tmp_path / "environment")
 
 
 def build(python: Path, wheels: Path, torch: str, *, trusted: bool = True, **settings: str) -> str:

@@ -80,8 +80,16 @@ def weights(place: Path) -> list[float]:
     return [float(number) for array in values for number in (array.sum(), (array.astype("float64") ** 2).sum())]
 
 
+def stay_together() -> None:
+    """In place of Horovod's shutdown(), which it calls itself at the end: a process that meets the others again finds
+    the address that a slower one had before."""
+
+
 os.environ.setdefault("RESULT_DIR", str(WORK))
+import model  # noqa: E402
 import train  # noqa: E402
+
+model.BLOCKS[18] = (model.BLOCKS[18][0], (1, 1))  # two blocks show the same as eight, in half the time
 
 if hasattr(train, "torch"):
     import torch
@@ -95,11 +103,13 @@ if hasattr(train, "torch"):
         import horovod.torch.optimizer
 
         watch(horovod.torch.optimizer, "allreduce_async_")
+        horovod.torch.shutdown = stay_together
 else:
     import horovod.tensorflow
     import keras
 
     watch(horovod.tensorflow, "_allreduce")
+    horovod.tensorflow.shutdown = stay_together
 
 with first_checkpoint_also_in("resumed"):
     undisturbed = run("undisturbed", "--epochs", "2")

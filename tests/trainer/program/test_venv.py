@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.trainer.program.test_sealing import namespaces_for, run
-from tests.wheels import make_wheel
+from tests.wheels import make_wheel, pip_environment
 
 from weft_trainer.config import RUNTIME
 from weft_trainer.program.venv import Venv, make_venv
@@ -19,7 +19,7 @@ from weft_trainer.program.venv import Venv, make_venv
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An image: an environment with a package that has a command, and with pip."""
     folder = tmp_path_factory.mktemp("image") / "environment"
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    pip_environment(folder)
     wheels = tmp_path_factory.mktemp("wheels")
     make_wheel(wheels, "weft-alpha", "1.0", program=True)
     make_wheel(wheels, "weft-beta", "1.0", program=True)
