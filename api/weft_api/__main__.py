@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+
+if __name__ == "__main__":
+    gc.disable()  # until `collect_again`
+
 import weft_core.libraries  # noqa: F401  (before all that imports the two)
 
 # isort: split
@@ -21,7 +26,7 @@ from weft_api.app import create_app
 from weft_api.context import Context
 from weft_api.http.patience import PatientProtocol
 from weft_api.streaming.tunnels import TUNNELS
-from weft_core.processes import few_arenas, return_memory
+from weft_core.processes import collect_again, few_arenas, return_memory
 from weft_core.service_log import configure_logging
 from weft_core.settings import Settings, load_settings
 from weft_core.settings_problems import settings_problems
@@ -47,6 +52,7 @@ class _Server(uvicorn.Server):
 def main() -> int:
     """Serve until a signal ends the process. Returns the exit status: 0, or 2 for a problem that the operator has to
     fix."""
+    collect_again()
     few_arenas()
     try:
         settings = load_settings()

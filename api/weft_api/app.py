@@ -147,7 +147,8 @@ def create_app(settings: Settings) -> FastAPI:
         tunnels,
         health,
     ):
-        app.include_router(router)
+        # Not include_router: it would build each route a second time, with the first request.
+        app.router.routes += router.routes
     ffdl.install(app)
     errors.install(app, _in_clients_form)
     docs.install(app)

@@ -8,6 +8,7 @@ guard of `weft up`'s servers, which is started by its path.
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import signal
 import time
@@ -35,6 +36,16 @@ def few_arenas() -> None:
     """
     with suppress(AttributeError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
+
+
+def collect_again() -> None:
+    """Turn the garbage collector on, for all that is made from now on.
+
+    A process that turns it off for its imports starts a fifth sooner. Less than 1 % of what they make is garbage, and
+    no collection looks at the rest again.
+    """
+    gc.freeze()
+    gc.enable()
 
 
 def return_memory() -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
+from argon2 import PasswordHasher
 from cryptography.fernet import Fernet
 from pydantic import SecretStr
 from sqlalchemy import func, update
@@ -33,17 +34,15 @@ from weft_core.settings import S3Settings, Settings
 from weft_core.store import jobs
 from weft_core.store.backups import hold_deletions
 from weft_core.store.models import Attempt, Job, Learner, Member, Project, Token, User
-from weft_core.tokens import hash_password, new_token
+from weft_core.tokens import new_token
 
 PASSWORD = "correct horse battery staple"
 _PLAIN = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """For clients that speak plain HTTP: each default context reads all certificates of the machine, 20 ms of a core."""
 
 
-@functools.cache
-def password_hash() -> str:
-    """Made once: hashing takes its time by design."""
-    return hash_password(PASSWORD)
+PASSWORD_HASH = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(PASSWORD)
+"""A hash carries its parameters. With these, a sign-in of a test takes no time."""
 
 
 HELLO = """
@@ -146,7 +145,7 @@ class Api:
                 session.add(project)
             else:
                 project = session.get_one(Project, project_id)
-            user = User(id=new_id("usr"), name=name, password_hash=password_hash())
+            user = User(id=new_id("usr"), name=name, password_hash=PASSWORD_HASH)
             session.add(user)
             session.flush()
             session.add(Member(project_id=project.id, user_id=user.id, role=role))

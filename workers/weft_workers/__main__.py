@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+
+if __name__ == "__main__":
+    gc.disable()  # until `collect_again`
+
 import weft_core.libraries  # noqa: F401  (before all that imports the two)
 
 # isort: split
@@ -14,6 +19,7 @@ import threading
 
 import structlog
 
+from weft_core.processes import collect_again
 from weft_core.service_log import configure_logging
 from weft_workers.app import make_app
 from weft_workers.process import BadSettings, open_context, read_settings, wait_for_installation
@@ -75,6 +81,7 @@ def _tell_prometheus(port: int, arguments: list[str]) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a worker; returns the exit code."""
+    collect_again()
     parser = argparse.ArgumentParser(prog="python -m weft_workers", description="Weft's worker and its sweeper.")
     parser.add_argument(
         "--concurrency", type=int, default=2, help="steps that Celery runs at the same time (default 2)"

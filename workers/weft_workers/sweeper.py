@@ -7,6 +7,11 @@ weft_workers.sweeper`` is started by ``python -m weft_workers``, and ends when t
 
 from __future__ import annotations
 
+import gc
+
+if __name__ == "__main__":
+    gc.disable()  # until `collect_again`
+
 import weft_core.libraries  # noqa: F401  (before all that imports the two)
 
 # isort: split
@@ -27,7 +32,7 @@ from sqlalchemy.exc import DBAPIError
 
 from weft_core.engine import EngineUnreachable
 from weft_core.objects import StoreError
-from weft_core.processes import die_with_parent, few_arenas, return_memory
+from weft_core.processes import collect_again, die_with_parent, few_arenas, return_memory
 from weft_core.service_log import configure_logging
 from weft_core.store.models import Attempt, Job
 from weft_workers.archiving import Archiver
@@ -246,6 +251,7 @@ def main() -> int:
     """Run a sweeper for the worker that started this process."""
     parent = int(os.environ.get(PARENT) or os.getppid())
     die_with_parent(parent, signal.SIGTERM)
+    collect_again()
     few_arenas()
     configure_logging()
     try:
