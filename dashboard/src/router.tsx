@@ -16,6 +16,7 @@ import { Away, Shell } from "./app/Shell";
 import { parseSearch, stringifySearch, text, whole } from "./app/urls";
 import { readChartSearch } from "./charts/search";
 import { readCompareSearch } from "./pages/compare/search";
+import { readPlace } from "./pages/data/place";
 import { readAuditSearch } from "./pages/audit/search";
 import { NotFound, PageError } from "./pages/errors";
 import { JobsPage } from "./pages/jobs/JobsPage";
@@ -166,6 +167,12 @@ const stores = createRoute({
   path: "/stores",
   component: lazyRouteComponent(code(() => import("./pages/access/StoresPage")), "StoresPage"),
 });
+const data = createRoute({
+  getParentRoute: () => inside,
+  path: "/stores/$name",
+  validateSearch: readPlace,
+  component: lazyRouteComponent(code(() => import("./pages/data/DataPage")), "DataPage"),
+});
 const tokens = createRoute({
   getParentRoute: () => inside,
   path: "/tokens",
@@ -202,7 +209,10 @@ const readPath = (search: Record<string, unknown>): { path?: string } => {
 const files = createRoute({
   getParentRoute: () => job,
   path: "/files",
-  validateSearch: readPath,
+  validateSearch: (search): { path?: string; view?: "images" } => ({
+    ...readPath(search),
+    ...(search["view"] === "images" ? { view: "images" } : {}),
+  }),
   component: lazyRouteComponent(code(() => import("./pages/files/FilesTab")), "FilesTab"),
 });
 const codeOfJob = createRoute({
@@ -235,6 +245,7 @@ const tree = root.addChildren([
     model,
     cluster,
     stores,
+    data,
     tokens,
     device,
     audit,

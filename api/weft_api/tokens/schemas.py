@@ -20,6 +20,7 @@ _TOKEN: dict[str, Any] = {
     "created_at": "2026-01-31T08:00:00Z",
     "expires_at": None,
     "last_used_at": None,
+    "current": True,
 }
 
 
@@ -35,6 +36,7 @@ class TokenView(BaseModel):
     created_at: datetime
     expires_at: datetime | None
     last_used_at: datetime | None
+    current: bool = Field(default=False, description="The request itself is signed in with this token or session.")
 
 
 class TokenList(BaseModel):

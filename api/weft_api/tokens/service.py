@@ -47,7 +47,7 @@ def list_tokens(scope: Scope, who: Principal) -> list[TokenView]:
     rows = scope.all(query)
     users = select(User.id, User.name).where(User.id.in_({row.user_id for row in rows}))
     names = dict(scope.session.execute(users).all())
-    return [_view(row, names[row.user_id]) for row in rows]
+    return [_view(row, names[row.user_id]).model_copy(update={"current": row.id == who.token_id}) for row in rows]
 
 
 def create_token(context: Context, who: Principal, body: TokenBody, once: Once) -> CreatedToken:
