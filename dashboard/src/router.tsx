@@ -218,7 +218,10 @@ const files = createRoute({
 const codeOfJob = createRoute({
   getParentRoute: () => job,
   path: "/code",
-  validateSearch: readPath,
+  validateSearch: (search): { path?: string; against?: string } => {
+    const against = text(search["against"]);
+    return { ...readPath(search), ...(against && { against }) };
+  },
   component: lazyRouteComponent(code(() => import("./pages/code/CodeTab")), "CodeTab"),
 });
 

@@ -15,8 +15,8 @@ import { Loading } from "../../ui/Loading";
 import { Time } from "../../ui/Time";
 import { useNow } from "../../ui/useNow";
 import { useTitle } from "../../ui/useTitle";
-import { Parallel } from "./Parallel";
 import { sweepQuery, trialsQuery } from "./queries";
+import { ParametersAndValue, Slices } from "./Slices";
 import { SweepActions } from "./SweepActions";
 import { Progress, SweepState } from "./SweepState";
 import { TrialCurves } from "./TrialCurves";
@@ -83,10 +83,11 @@ function Body({ sweep }: { sweep: Sweep }) {
         </section>
       </div>
       <ErrorNote error={error} />
-      <div className="sweep-charts">
+      <div className="chart-pair">
         <TrialCurves sweep={sweep} trials={trials} />
-        <Parallel sweep={sweep} trials={trials} />
+        <ParametersAndValue sweep={sweep} trials={trials} />
       </div>
+      <Slices sweep={sweep} trials={trials} />
       {isPending ? !error && <Loading rows={6} /> : <TrialTable sweep={sweep} trials={trials} />}
       {hasNextPage && (
         <div className="empty">
