@@ -154,7 +154,10 @@ const models = createRoute({
 const model = createRoute({
   getParentRoute: () => inside,
   path: "/models/$name",
-  validateSearch: (search): { version?: number | undefined } => ({ version: whole(search["version"]) }),
+  validateSearch: (search): { version?: number | undefined; with?: number | undefined } => ({
+    version: whole(search["version"]),
+    with: whole(search["with"]),
+  }),
   component: lazyRouteComponent(code(() => import("./pages/models/ModelPage")), "ModelPage"),
 });
 const cluster = createRoute({
