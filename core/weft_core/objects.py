@@ -275,13 +275,21 @@ class Bucket:
                 for entry in page.get("Contents", []):
                     yield ObjectInfo(entry["Key"], entry["Size"], entry["LastModified"])
 
-    def page(self, prefix: str, limit: int, cursor: str | None) -> tuple[list[ObjectInfo], str | None]:
-        """One page of a listing (``limit`` ≤ 1000) and the cursor of the next, None at the end."""
+    def page(
+        self, prefix: str, limit: int, cursor: str | None, *, folders: bool = False
+    ) -> tuple[list[ObjectInfo], list[str], str | None]:
+        """One page of a listing (``limit`` ≤ 1000) and the cursor of the next, None at the end.
+
+        With ``folders``, keys that have another slash after the prefix are left out; the second part of the answer has
+        their beginnings up to that slash.
+        """
         with self._guard(prefix):
             extra: dict[str, Any] = {"ContinuationToken": cursor} if cursor else {}
+            extra |= {"Delimiter": "/"} if folders else {}
             answer = self._s3.list_objects_v2(Bucket=self.bucket, Prefix=prefix, MaxKeys=limit, **extra)
         found = [ObjectInfo(entry["Key"], entry["Size"], entry["LastModified"]) for entry in answer.get("Contents", [])]
-        return found, answer.get("NextContinuationToken")
+        common = [entry["Prefix"] for entry in answer.get("CommonPrefixes", [])]
+        return found, common, answer.get("NextContinuationToken")
 
     @around("s3.delete")
     def delete(self, keys: Iterable[str]) -> None:

@@ -16,6 +16,7 @@ import { Away, Shell } from "./app/Shell";
 import { parseSearch, stringifySearch, text, whole } from "./app/urls";
 import { readChartSearch } from "./charts/search";
 import { readCompareSearch } from "./pages/compare/search";
+import { readPlace } from "./pages/data/place";
 import { readAuditSearch } from "./pages/audit/search";
 import { NotFound, PageError } from "./pages/errors";
 import { JobsPage } from "./pages/jobs/JobsPage";
@@ -153,7 +154,10 @@ const models = createRoute({
 const model = createRoute({
   getParentRoute: () => inside,
   path: "/models/$name",
-  validateSearch: (search): { version?: number | undefined } => ({ version: whole(search["version"]) }),
+  validateSearch: (search): { version?: number | undefined; with?: number | undefined } => ({
+    version: whole(search["version"]),
+    with: whole(search["with"]),
+  }),
   component: lazyRouteComponent(code(() => import("./pages/models/ModelPage")), "ModelPage"),
 });
 const cluster = createRoute({
@@ -165,6 +169,12 @@ const stores = createRoute({
   getParentRoute: () => inside,
   path: "/stores",
   component: lazyRouteComponent(code(() => import("./pages/access/StoresPage")), "StoresPage"),
+});
+const data = createRoute({
+  getParentRoute: () => inside,
+  path: "/stores/$name",
+  validateSearch: readPlace,
+  component: lazyRouteComponent(code(() => import("./pages/data/DataPage")), "DataPage"),
 });
 const tokens = createRoute({
   getParentRoute: () => inside,
@@ -202,13 +212,19 @@ const readPath = (search: Record<string, unknown>): { path?: string } => {
 const files = createRoute({
   getParentRoute: () => job,
   path: "/files",
-  validateSearch: readPath,
+  validateSearch: (search): { path?: string; view?: "images" } => ({
+    ...readPath(search),
+    ...(search["view"] === "images" ? { view: "images" } : {}),
+  }),
   component: lazyRouteComponent(code(() => import("./pages/files/FilesTab")), "FilesTab"),
 });
 const codeOfJob = createRoute({
   getParentRoute: () => job,
   path: "/code",
-  validateSearch: readPath,
+  validateSearch: (search): { path?: string; against?: string } => {
+    const against = text(search["against"]);
+    return { ...readPath(search), ...(against && { against }) };
+  },
   component: lazyRouteComponent(code(() => import("./pages/code/CodeTab")), "CodeTab"),
 });
 
@@ -235,6 +251,7 @@ const tree = root.addChildren([
     model,
     cluster,
     stores,
+    data,
     tokens,
     device,
     audit,

@@ -12,6 +12,7 @@ from tests.api.conftest import HELLO, Api, Person, code_of
 from tests.servers import Servers
 
 from weft_api.datastores import transfers
+from weft_api.http.preview import MOST_SHOWN
 from weft_api.storage.checker import Checker
 from weft_core.engine_settings import LocalSettings, RaySettings
 from weft_core.objects import make_client
@@ -112,7 +113,9 @@ def test_objects_go_in_and_out_by_presigned_urls(ann: Person, cos: S3Settings) -
     assert container in ann.http.get(f"{base}/objects").json()["containers"]
     listed = ann.http.get(f"{base}/objects", params={"container": container, "prefix": "a/"}).json()
     assert [(listed_object["key"], listed_object["size"]) for listed_object in listed["objects"]] == [("a/b c.gz", 3)]
-    assert listed["next_cursor"] is None
+    assert (listed["next_cursor"], listed["folders"]) == (None, None)
+    level = ann.http.get(f"{base}/objects", params={"container": container, "folders": "true"}).json()
+    assert (level["objects"], level["folders"]) == ([], ["a/"])
     download = ann.http.post(f"{base}/downloads", json={"container": container, "key": "a/b c.gz"}).json()
     assert download["size"] == 3
     assert "X-Amz-Expires=900&" in download["url"]
@@ -122,6 +125,27 @@ def test_objects_go_in_and_out_by_presigned_urls(ann: Person, cos: S3Settings) -
     answer = ann.http.get(f"{base}/objects?container=no-such-container-at-all")
     assert (answer.status_code, code_of(answer)) == (400, "store_refused")
     assert "no-such-container-at-all" in answer.json()["detail"]
+
+
+def test_objects_are_shown(ann: Person, bob: Person, cos: S3Settings) -> None:
+    client = make_client(cos.endpoint, None, cos.access_key, cos.secret_key.get_secret_value())
+    objects = {"a/t.csv": b"a,b\n1,2\n", "i.png": b"\x89PNG", "page.html": b"<script>x</script>", "m.pt": b"\0\1"}
+    for key, content in {**objects, "long.txt": b"x" * (MOST_SHOWN + 1), "empty.txt": b""}.items():
+        client.put_object(Bucket=cos.bucket, Key=key, Body=content)
+
+    def show(key: str, person: Person = ann) -> httpx.Response:
+        params = {"container": cos.bucket, "key": key}
+        return person.http.get("/api/v1/datastores/cos/objects:preview", params=params)
+
+    assert (show("a/t.csv").text, show("a/t.csv").headers["x-weft-size"]) == ("a,b\n1,2\n", "8")
+    assert (show("i.png").content, show("i.png").headers["content-type"]) == (b"\x89PNG", "image/png")
+    assert show("page.html").headers["content-type"].startswith("text/plain")
+    assert "sandbox" in show("page.html").headers["content-security-policy"]
+    assert (len(show("long.txt").content), show("long.txt").headers["x-weft-truncated"]) == (MOST_SHOWN, "true")
+    assert (show("empty.txt").status_code, show("empty.txt").text) == (200, "")
+    assert (show("m.pt").status_code, code_of(show("m.pt"))) == (415, "unsupported_media_type")
+    assert (show("none").status_code, code_of(show("none"))) == (404, "not_found")
+    assert show("a/t.csv", bob).status_code == 404, "a data store of another project"
 
 
 def test_listings_are_paged(ann: Person, cos: S3Settings) -> None:

@@ -92,6 +92,8 @@ def test_the_code_of_a_job_is_shown_file_by_file(api: Api, ann: Person, bob: Per
     job = ann.submit(code_sha256=sha256)["id"]
     listed = ann.http.get(f"/api/v1/jobs/{job}/code").json()
     assert listed["complete"]
+    sums = {file["path"]: file["crc32"] for file in listed["files"]}
+    assert (sums["train.py"], sums["bin"]) == ("f362b6f1", "d202ef8d")
     assert {file["path"]: file["size"] for file in listed["files"]} == {
         "train.py": 11, "long.txt": 2 << 20, "page.html": len(HOSTILE), "bin": 1,
     }  # fmt: skip

@@ -51,6 +51,12 @@ def test_a_job_that_names_a_model_becomes_its_versions(api: Api, ann: Person) ->
     ]
     version = get(ann, "/digits/versions/latest")
     assert (version["reference"], version["place"], version["parent"]) == ("digits@2", None, None)
+    assert version["job_name"] == version["lineage"]["job"]["name"]
+    assert version["notes"] == version["lineage"]["manifest"].get("description", "")
+    listed = get(ann, "/digits/versions")["versions"][0]
+    assert {name: metric["last"] for name, metric in listed["metrics"].items()} == {
+        name: metric["last"] for name, metric in version["lineage"]["metrics"].items()
+    }
     assert version["lineage"]["data"] == {"files": 3, "bytes": 99, "sha256": "a" * 64}
     assert ann.http.get(f"/api/v1/jobs/{second}").json()["models"] == ["digits@2"]
     assert ann.http.get("/api/v1/models/nothing").status_code == 404

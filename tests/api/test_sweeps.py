@@ -210,6 +210,25 @@ def test_a_search_answers_who_asks(ann: Person) -> None:
     assert set(asked.json()["parameters"]) == {"lr", "batch"}
 
 
+def test_the_importance_of_parameters_comes_with_the_trials(ann: Person) -> None:
+    path = f"/api/v1/sweeps/{submit(ann, sweep={'search': 'random', 'trials': 12})['id']}"
+
+    def told(number: int) -> None:
+        asked = ann.http.post(f"{path}/trials", json={"run": False}).json()
+        value = 1.0 if asked["parameters"]["lr"] > 0.003 else 0.0
+        ann.http.put(f"{path}/trials/{number}/result", json={"value": value + number / 1000})
+
+    told(0)
+    assert ann.http.get(f"{path}/importance").json() == {"trials": 1, "parameters": []}
+    for number in range(1, 12):
+        told(number)
+    shown = ann.http.get(f"{path}/importance").json()
+    assert shown["trials"] == 12
+    assert [parameter["name"] for parameter in shown["parameters"]] == ["lr", "batch"]
+    assert sum(parameter["share"] for parameter in shown["parameters"]) == pytest.approx(1)
+    assert ann.http.get(f"{path}/importance").json() == shown
+
+
 def test_pages(ann: Person) -> None:
     made = [submit(ann)["id"] for _ in range(3)]
     first = ann.http.get("/api/v1/sweeps", params={"limit": 2}).json()
@@ -243,7 +262,7 @@ def test_a_viewer_reads_and_another_project_finds_nothing(api: Api, ann: Person,
     for method, where, body in asks:
         assert viewer.http.request(method, where, json=body).status_code == 403
         assert bob.http.request(method, where, json=body).status_code == 404
-    for where in (path, f"{path}/trials", f"{path}/manifest"):
+    for where in (path, f"{path}/trials", f"{path}/manifest", f"{path}/importance"):
         assert viewer.http.get(where).status_code == 200
         assert bob.http.get(where).status_code == 404
     assert bob.http.get("/api/v1/sweeps").json()["sweeps"] == []

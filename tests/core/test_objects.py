@@ -38,10 +38,11 @@ def test_put_list_get_delete(objects: Objects, tmp_path: Path) -> None:
     objects.put_file("a/2", tmp_path / "two")
     assert [(stored.key, stored.size) for stored in objects.objects("a/")] == [("a/1", 3), ("a/2", 3)]
     assert b"".join(objects.get_stream("a/2")) == objects.get("a/2") == b"two"
-    page, cursor = objects.page("a/", 1, None)
-    rest, end = objects.page("a/", 1, cursor)
+    page, _, cursor = objects.page("a/", 1, None)
+    rest, _, end = objects.page("a/", 1, cursor)
     assert [stored.key for stored in page + rest] == ["a/1", "a/2"]
     assert end is None
+    assert objects.page("", 1000, None, folders=True) == ([], ["a/"], None)
     objects.delete(["a/1", "a/2"])
     objects.delete(["a/1"])  # gone already: no error
     assert list(objects.objects("a/")) == []

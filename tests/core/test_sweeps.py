@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from weft_core.manifest import Manifest, ManifestError, Sweep, manifest_text, parse_manifest
 from weft_core.manifest.sweep_models import SweepParameter, fill, written
+from weft_core.sweeps.importance import FEWEST, importance
 from weft_core.sweeps.search import BEST, NEWEST, Known, is_good_enough, propose
 
 HERE = installation()
@@ -215,3 +216,28 @@ def test_optuna_is_imported_where_it_decides_only() -> None:
     code = "import sys, weft_core.sweeps.trials; print('optuna' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+# --- the importance of parameters ---
+
+
+@pytest.mark.parametrize("goal", ["min", "max"])
+def test_what_decides_the_value_is_important(goal: str) -> None:
+    sweep = parsed(parameters={"lr": {"log": [1e-4, 1e-1]}, "n": {"int": [1, 8]}, "kind": ["a", True]}, goal=goal)
+    sign = 1 if goal == "min" else -1
+    known = [
+        Known({"lr": 1e-4 * 10 ** (3 * at / 59), "n": 1 + at % 8, "kind": ("a", True)[at % 2]}, sign * abs(at - 20.0))
+        for at in range(60)
+    ]
+    shares = importance(sweep, known)
+    assert next(iter(shares)) == "lr"
+    assert shares["lr"] > 0.5
+    assert sum(shares.values()) == pytest.approx(1)
+
+
+def test_few_trials_and_equal_trials_tell_nothing() -> None:
+    sweep = parsed()
+    known = [Known({"lr": 0.01}, float(at)) for at in range(FEWEST)]
+    assert importance(sweep, known[1:]) == {}
+    assert importance(sweep, [Known(trial.parameters, 1.0) for trial in known]) == {}
+    assert importance(sweep, known) == {"lr": pytest.approx(1)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 
 from weft_api.access.auth import Editor, Viewer
 from weft_api.context import Ctx
@@ -18,15 +18,27 @@ from weft_api.datastores.schemas import (
     DatastoreView,
     Download,
     DownloadBody,
+    NamedContainer,
     NewDatastore,
     ObjectPage,
     QueryContainer,
+    QueryKey,
     Upload,
     UploadBody,
 )
 from weft_api.http.audited import audited, unaudited
 from weft_api.http.idempotency import KeyHeader, once
-from weft_api.http.problems import EXISTS, IDEMPOTENCY_CONFLICT, NOT_FOUND, STORE_REFUSED, STORE_UNAVAILABLE, responses
+from weft_api.http.preview import MOST_SHOWN, SAFE, disposition, image_type, text_answer
+from weft_api.http.problems import (
+    EXISTS,
+    IDEMPOTENCY_CONFLICT,
+    NOT_FOUND,
+    STORE_REFUSED,
+    STORE_UNAVAILABLE,
+    UNSUPPORTED_MEDIA,
+    responses,
+)
+from weft_api.streaming import downloads
 
 router = APIRouter(prefix="/api/v1", tags=["datastores"])
 
@@ -98,11 +110,37 @@ def get_objects(
     who: Viewer,
     container: QueryContainer = None,
     prefix: Annotated[str, Query(max_length=900, description="Only objects whose keys start with this text.")] = "",
+    folders: Annotated[
+        bool, Query(description="List one level only: the objects below the next slash appear as `folders`.")
+    ] = False,
     limit: Annotated[int, Query(ge=1, le=1000, description="Objects per page.")] = 200,
     cursor: Annotated[str | None, Query(max_length=2000, description="`next_cursor` of the previous page.")] = None,
 ) -> ObjectPage:
     """Without `container`, the answer lists the containers."""
-    return transfers.list_objects(context, who, name, container, prefix, limit, cursor)
+    wanted = transfers.Listing(prefix, folders, limit, cursor)
+    return transfers.list_objects(context, who, name, container, wanted)
+
+
+@router.get(
+    "/datastores/{name}/objects:preview",
+    summary="Show an object",
+    response_class=downloads.Download,
+    responses={
+        200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}},
+        **responses(NOT_FOUND, UNSUPPORTED_MEDIA, *_STORE),
+    },
+)
+def preview_object(
+    name: DatastoreName, container: NamedContainer, key: QueryKey, context: Ctx, who: Viewer
+) -> Response:
+    """As the preview of a job's file: an image is sent with its media type, and any other object as text, up to its
+    first MiB. An object that is neither an image nor text is refused with 415."""
+    info, beginning, pieces = transfers.read_object(context, who, name, container, key)
+    media = image_type(key)
+    if media is None:
+        return text_answer(key, beginning(MOST_SHOWN), info.size)
+    headers = SAFE | {"Content-Length": str(info.size), "Content-Disposition": disposition(key, "inline")}
+    return downloads.Download(context, who, pieces(), media_type=media, headers=headers)
 
 
 @router.put(

@@ -25,6 +25,26 @@ DatastoreName = Annotated[
 Container = Annotated[
     str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$", description="The bucket.", examples=["digits"])
 ]
+NamedContainer = Annotated[
+    str,
+    Query(
+        alias="container",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$",
+        description="The container of the object.",
+        examples=["digits"],
+    ),
+]
+QueryKey = Annotated[
+    str,
+    Query(
+        alias="key",
+        min_length=1,
+        max_length=900,
+        pattern=r"^[^\x00-\x1f\x7f]+$",
+        description="The key of the object.",
+        examples=["train/labels.csv"],
+    ),
+]
 QueryContainer = Annotated[
     str | None,
     Query(
@@ -132,15 +152,19 @@ class ObjectPage(BaseModel):
             "examples": [
                 {
                     "objects": [{"key": "t10k-images.gz", "size": 1648877, "modified": "2026-01-31T08:00:00Z"}],
+                    "folders": ["train/"],
                     "next_cursor": None,
                     "containers": None,
                 },
-                {"objects": None, "next_cursor": None, "containers": ["digits", "models"]},
+                {"objects": None, "folders": None, "next_cursor": None, "containers": ["digits", "models"]},
             ]
         }
     )
 
     objects: list[StoredObject] | None = None
+    folders: list[str] | None = Field(
+        default=None, description="With `folders` in the request: the prefixes of the objects one level below."
+    )
     next_cursor: str | None = Field(default=None, description="The `cursor` of the next page; null on the last page.")
     containers: list[str] | None = None
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from weft_api.access.auth import Principal
 from weft_api.context import Context
@@ -21,6 +23,7 @@ from weft_api.http.audited import about
 from weft_api.http.idempotency import Once
 from weft_api.http.problems import not_found
 from weft_api.storage.clients import users_store
+from weft_core.objects import ObjectInfo
 
 _PART = 64 << 20
 _MOST_PARTS = 10_000  # S3's own limit
@@ -29,19 +32,49 @@ _URL_SECONDS = 15 * 60
 remains, the client asks again."""
 
 
-def list_objects(
-    context: Context, who: Principal, name: str, container: str | None, prefix: str, limit: int, cursor: str | None
-) -> ObjectPage:
+@dataclass(frozen=True)
+class Listing:
+    """What a listing of a container is to contain."""
+
+    prefix: str
+    folders: bool
+    limit: int
+    cursor: str | None
+
+
+def list_objects(context: Context, who: Principal, name: str, container: str | None, wanted: Listing) -> ObjectPage:
     """A page of a container's objects, or the containers."""
     store = open_datastore(context, who, name, container)
     with users_store():
         if container is None:
             return ObjectPage(containers=store.containers())
-        found, following = store.page(prefix, limit, cursor)
+        found, folders, following = store.page(wanted.prefix, wanted.limit, wanted.cursor, folders=wanted.folders)
     return ObjectPage(
         objects=[StoredObject(key=info.key, size=info.size, modified=info.modified) for info in found],
+        folders=folders if wanted.folders else None,
         next_cursor=following,
     )
+
+
+def read_object(
+    context: Context, who: Principal, name: str, container: str, key: str
+) -> tuple[ObjectInfo, Callable[[int], bytes], Callable[[], Iterator[bytes]]]:
+    """An object, a function that reads its first bytes, and one that reads it in pieces. Raises Problem not_found."""
+    store = open_datastore(context, who, name, container)
+    with users_store():
+        info = store.head(key)
+    if info is None:
+        raise not_found("object", f"{container}/{key}")
+
+    def beginning(most: int) -> bytes:
+        with users_store():
+            return store.get_range(key, 0, most) if info.size else b""
+
+    def pieces() -> Iterator[bytes]:
+        with users_store():
+            return store.get_stream(key)
+
+    return info, beginning, pieces
 
 
 def create_container(context: Context, who: Principal, name: str, container: str) -> None:

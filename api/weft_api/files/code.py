@@ -65,7 +65,9 @@ def list_code(context: Context, who: Principal, job_id: str) -> CodeFiles:
     """The files of a job's code. Raises Problem not_found."""
     with _bundle(context, who, job_id) as archive:
         files = [
-            CodeFile(path=entry.filename, size=entry.file_size) for entry in archive.infolist() if not entry.is_dir()
+            CodeFile(path=entry.filename, size=entry.file_size, crc32=f"{entry.CRC:08x}")
+            for entry in archive.infolist()
+            if not entry.is_dir()
         ]
     return CodeFiles(files=files[:_MOST_LISTED], complete=len(files) <= _MOST_LISTED)
 

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Query, Response
 from weft_api.access.auth import Viewer
 from weft_api.context import Ctx
 from weft_api.files.code import list_code, read_code
-from weft_api.files.preview import MOST_SHOWN, SAFE, disposition, image_type, text_answer
 from weft_api.files.schemas import CodeFiles
 from weft_api.files.service import list_files, open_results, read_beginning, read_definition, read_file, zip_results
+from weft_api.http.preview import MOST_SHOWN, SAFE, disposition, image_type, text_answer
 from weft_api.http.problems import (
     NO_RESULTS_YET,
     NOT_FOUND,

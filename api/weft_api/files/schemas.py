@@ -8,11 +8,16 @@ from pydantic import BaseModel, ConfigDict, Field
 class CodeFile(BaseModel):
     path: str
     size: int = Field(description="Unpacked size in bytes.")
+    crc32: str = Field(
+        default="", description="The CRC-32 of the content, as 8 hexadecimal digits: files that differ have another."
+    )
 
 
 class CodeFiles(BaseModel):
     model_config = ConfigDict(
-        json_schema_extra={"examples": [{"files": [{"path": "train.py", "size": 2048}], "complete": True}]}
+        json_schema_extra={
+            "examples": [{"files": [{"path": "train.py", "size": 2048, "crc32": "3610a686"}], "complete": True}]
+        }
     )
 
     files: list[CodeFile]

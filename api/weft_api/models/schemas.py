@@ -20,6 +20,9 @@ _VERSION: dict[str, Any] = {
     "files": _FILES,
     "place": "cos:models/mnist/job-4k9x2m7qd1ze/",
     "created_at": "2026-01-31T08:21:44Z",
+    "job_name": "mnist-horovod",
+    "notes": "",
+    "metrics": {"accuracy": {"last": 0.984, "min": 0.11, "max": 0.986}},
 }
 _LINEAGE: dict[str, Any] = {
     "job": {"id": "job-4k9x2m7qd1ze", "name": "mnist-horovod", "rerun_of": None},
@@ -70,6 +73,12 @@ class FilesSummary(BaseModel):
     )
 
 
+class VersionMetric(BaseModel):
+    last: float | None = None
+    min: float | None = None
+    max: float | None = None
+
+
 class VersionView(BaseModel):
     """The results of a job, under a number. A version never changes."""
 
@@ -89,6 +98,11 @@ class VersionView(BaseModel):
         description="The place in the user's own store. Null if the files are in the installation's own store."
     )
     created_at: datetime
+    job_name: str = Field(default="", description="The job's name at the time of the registration.")
+    notes: str = Field(default="", description="The job's description at that time.")
+    metrics: dict[str, VersionMetric] = Field(
+        default={}, description="The job's metrics at that time: those of learner 1's training, the first 30 by name."
+    )
 
 
 class VersionDetail(VersionView):

@@ -25,6 +25,7 @@ from weft_api.models.schemas import (
     ModelView,
     PromotionView,
     VersionDetail,
+    VersionMetric,
     VersionPage,
     VersionView,
 )
@@ -39,6 +40,7 @@ from weft_core.store.registry import InUse, UnknownModel
 from weft_core.store.scope import Scope
 
 _MOST = 100
+_MOST_METRICS = 30
 
 
 @contextmanager
@@ -175,9 +177,21 @@ def _version_views(scope: Scope, model: Model, rows: Sequence[ModelVersion]) -> 
             files=FilesSummary(**row.files) if row.files else None,
             place=_place(row),
             created_at=row.created_at,
+            job_name=(row.lineage.get("job") or {}).get("name", ""),
+            notes=(row.lineage.get("manifest") or {}).get("description") or "",
+            metrics=_metrics(row),
         )
         for row in rows
     ]
+
+
+def _metrics(row: ModelVersion) -> dict[str, VersionMetric]:
+    known = sorted((row.lineage.get("metrics") or {}).items())[:_MOST_METRICS]
+    return {
+        name: VersionMetric(last=found.get("last"), min=found.get("min"), max=found.get("max"))
+        for name, found in known
+        if isinstance(found, dict)
+    }
 
 
 def _parent(row: ModelVersion) -> str | None:

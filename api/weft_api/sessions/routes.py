@@ -19,6 +19,7 @@ from weft_api.http.problems import (
     responses,
 )
 from weft_api.sessions import service
+from weft_api.sessions.devices import device_of
 from weft_api.sessions.links import make_link
 from weft_api.sessions.oidc import LIFETIME
 from weft_api.sessions.schemas import (
@@ -68,7 +69,7 @@ def post_session(body: SessionBody, context: Ctx, request: Request, response: Re
     needs the header `X-Weft-Session: 1`."""
     if from_elsewhere(context, request):
         raise Problem(CROSS_SITE, "sign in on this server's own page")
-    browser = request.headers.get("user-agent", "")[:100] or "browser"
+    browser = device_of(request.headers)
     sealed = request.cookies.get(_BEGUN)
     opened = service.open_session(context, body, address_of(request), browser, sealed)
     if body.provider is not None:

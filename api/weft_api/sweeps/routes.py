@@ -20,7 +20,17 @@ from weft_api.http.problems import (
 )
 from weft_api.jobs.submission import SUBMISSION_BODY, SUBMISSION_REFUSALS, SubmissionParam
 from weft_api.sweeps import service
-from weft_api.sweeps.schemas import AskBody, SweepDetail, SweepPage, SweepView, TellBody, TrialPage, TrialView
+from weft_api.sweeps.importance import show_importance
+from weft_api.sweeps.schemas import (
+    AskBody,
+    SweepDetail,
+    SweepImportance,
+    SweepPage,
+    SweepView,
+    TellBody,
+    TrialPage,
+    TrialView,
+)
 from weft_core.manifest import manifest_text
 
 router = APIRouter(prefix="/api/v1/sweeps", tags=["sweeps"])
@@ -86,6 +96,14 @@ def get_manifest(sweep_id: str, context: Ctx, who: Viewer) -> Response:
     with context.database.transaction() as session:
         text = manifest_text(service.manifest_of(who.scope(session), sweep_id))
     return Response(text, media_type="text/yaml")
+
+
+@router.get(
+    "/{sweep_id}/importance", summary="Show how much each parameter of a sweep matters", responses=responses(NOT_FOUND)
+)
+def get_importance(sweep_id: str, context: Ctx, who: Viewer) -> SweepImportance:
+    """The importance of a parameter is its share in how good the best tenth of the trials is."""
+    return show_importance(context, who, sweep_id)
 
 
 @router.get("/{sweep_id}/trials", summary="List a sweep's trials", responses=responses(NOT_FOUND))

@@ -92,6 +92,26 @@ class SweepDetail(SweepView):
     manifest: dict[str, Any] = Field(description="The canonical form of the manifest, without credentials.")
 
 
+class Importance(BaseModel):
+    name: str
+    share: float = Field(description="From 0 to 1. The shares of all parameters add up to 1.")
+
+
+class SweepImportance(BaseModel):
+    """How much each parameter matters for a good value, by Optuna's PED-ANOVA."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"trials": 40, "parameters": [{"name": "lr", "share": 0.8}, {"name": "batch", "share": 0.2}]}]
+        }
+    )
+
+    trials: int = Field(description="The number of trials that count: those with a value, the newest 2000.")
+    parameters: list[Importance] = Field(
+        description="The most important first. Empty with fewer than 10 such trials, or if all have the same value."
+    )
+
+
 class SweepPage(BaseModel):
     sweeps: list[SweepView]
     next_cursor: str | None = Field(description="Send it back as `cursor` for the next page; null on the last.")

@@ -22,6 +22,7 @@ _TOKEN: dict[str, Any] = {
     "expires_at": None,
     "last_used_at": None,
     "budget": {"gpu_hours": 10, "used": 2.5, "reserved": 4, "left": 3.5},
+    "current": True,
 }
 
 
@@ -40,6 +41,7 @@ class TokenView(BaseModel):
     budget: BudgetView | None = Field(
         default=None, description="The budget of its jobs, which tokens that it makes share. Null: it has none."
     )
+    current: bool = Field(default=False, description="The request itself is signed in with this token or session.")
 
 
 class TokenList(BaseModel):

@@ -53,7 +53,8 @@ def list_tokens(scope: Scope, who: Principal) -> list[TokenView]:
     users = select(User.id, User.name).where(User.id.in_({row.user_id for row in rows}))
     names = dict(scope.session.execute(users).all())
     budgets = budgets_of(scope, {row.budget_id for row in rows if row.budget_id is not None})
-    return [_view(row, names[row.user_id], budgets.get(row.budget_id or "")) for row in rows]
+    views = [_view(row, names[row.user_id], budgets.get(row.budget_id or "")) for row in rows]
+    return [view.model_copy(update={"current": row.id == who.token_id}) for row, view in zip(rows, views, strict=True)]
 
 
 def budgets_of(scope: Scope, budget_ids: Collection[str]) -> dict[str, BudgetView]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from weft_core.manifest.sweep_models import Sweep, SweepParameter, Value
 
 if TYPE_CHECKING:
+    from optuna import Study
     from optuna.distributions import BaseDistribution
     from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial
@@ -57,16 +58,27 @@ def propose(sweep: Sweep, number: int, earlier: Sequence[Known]) -> Proposal:
     if sweep.search == "grid":
         return Proposal(sweep.grid_point(number))
     _quiet()
-    from optuna import create_study
-
-    space = {name: _distribution(sweep.parameters[name]) for name in sweep.names}
-    direction: Literal["maximize", "minimize"] = "maximize" if sweep.goal == "max" else "minimize"
-    study = create_study(direction=direction, sampler=_sampler(sweep, _chance(sweep.seed, number)))
-    study.add_trials([_frozen(known, sweep, space) for known in earlier])
-    asked = study.ask(space)
+    study = study_of(sweep, earlier, _sampler(sweep, _chance(sweep.seed, number)))
+    asked = study.ask(_space(sweep))
     memory = study.get_trials(deepcopy=False)[-1].system_attrs
     chosen = {name: _plain(sweep.parameters[name], asked.params[name]) for name in sweep.names}
     return Proposal(chosen, dict(memory))
+
+
+def study_of(sweep: Sweep, trials: Sequence[Known], sampler: BaseSampler | None = None) -> Study:
+    """Optuna's view of the sweep and of these trials."""
+    _quiet()
+    from optuna import create_study
+
+    space = _space(sweep)
+    direction: Literal["maximize", "minimize"] = "maximize" if sweep.goal == "max" else "minimize"
+    study = create_study(direction=direction, sampler=sampler)
+    study.add_trials([_frozen(known, sweep, space) for known in trials])
+    return study
+
+
+def _space(sweep: Sweep) -> dict[str, BaseDistribution]:
+    return {name: _distribution(sweep.parameters[name]) for name in sweep.names}
 
 
 @cache

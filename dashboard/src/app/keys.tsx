@@ -50,6 +50,7 @@ const HELP: [string, string][] = [
   ["n  N", "next and previous hit in a log"],
   ["g g", "to the beginning of a log"],
   ["G", "to the end of a log, and follow"],
+  ["f", "give a log the whole window"],
   ["Esc", "close a dialog"],
 ];
 

@@ -158,7 +158,10 @@ _BODIES: dict[str, dict[str, Any]] = {
     "PUT /api/v1/projects/{name}/members/{user}": {"role": "owner"},
     "PUT /api/v1/projects/{name}/quota": {"jobs": 1},
 }
-_QUERIES = {"GET /api/v1/jobs/{job_id}/logs/search": {"q": "x"}}
+_QUERIES = {
+    "GET /api/v1/jobs/{job_id}/logs/search": {"q": "x"},
+    "GET /api/v1/datastores/{name}/objects:preview": {"container": "abc", "key": "x"},
+}
 # A PUT under a name makes an object of the caller's own, so it reads nobody else's.
 _OWN = {"PUT /api/v1/secrets/{name}", "PUT /api/v1/views/{name}", "PUT /api/v1/code/{sha256}"}
 

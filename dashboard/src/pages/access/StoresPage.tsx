@@ -1,5 +1,6 @@
 // Where data is, and what jobs may know: names and addresses; passwords and values never come back from the API.
 import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { api, body } from "../../api/client";
@@ -60,7 +61,9 @@ function Stores({ edit, ask }: PartProps) {
           {data.datastores.map((store) => (
             <tr key={store.name}>
               <td className="break">
-                <strong>{store.name}</strong>
+                <Link to="/stores/$name" params={{ name: store.name }}>
+                  <strong>{store.name}</strong>
+                </Link>
               </td>
               <td className="mono break">{store.endpoint}</td>
               <td>{store.region ?? "–"}</td>

@@ -32,7 +32,9 @@ export function TokensPage() {
     queryFn: ({ signal }) => body(api.GET("/api/v1/tokens", { signal })),
   });
   const refresh = () => queries.invalidateQueries({ queryKey: ["tokens"] });
-  const tokens = [...(data?.tokens ?? [])].sort((a, b) => a.kind.localeCompare(b.kind));
+  const tokens = [...(data?.tokens ?? [])].sort(
+    (a, b) => Number(b.current) - Number(a.current) || a.kind.localeCompare(b.kind),
+  );
   return (
     <>
       <div className="page-head">
@@ -72,6 +74,7 @@ export function TokensPage() {
                     <strong className="clip" title={token.name}>
                       {token.name}
                     </strong>
+                    {token.current && <span className="chip">this session</span>}
                   </td>
                   <td>{[token.kind === "browser" ? "browser" : "token", token.role].filter(Boolean).join(", ")}</td>
                   <td className="mono">{token.prefix}…</td>
@@ -144,6 +147,11 @@ export function TokensPage() {
           }}
           onClose={() => setRevoked(null)}
         >
+          {revoked.current && (
+            <p>
+              <strong>This is your own session:</strong> you will be signed out here.
+            </p>
+          )}
           <p>Whatever signs in with it is signed out at once; there is no way back.</p>
         </Confirm>
       )}

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
+import { lazy, Suspense, useState } from "react";
 
-import { api, body } from "../../api/client";
 import { jobQuery, manifestQuery } from "../../api/queries";
 import { Copy } from "../../ui/Copy";
 import { ErrorNote } from "../../ui/ErrorNote";
@@ -11,24 +11,33 @@ import { useTitle } from "../../ui/useTitle";
 import { FileItem } from "../files/FileItem";
 import { codeUrl, loadPreview } from "../files/preview";
 import { PreviewBody } from "../files/PreviewBody";
+import { AnotherJob } from "../jobs/AnotherJob";
+import { codeQuery } from "./queries";
 import { sourceOf } from "./source";
 
 const route = getRouteApi("/inside/jobs/$jobId/code");
 const MANIFEST = "manifest.yml";
+const Against = lazy(async () => ({ default: (await import("./Against")).Against }));
 
 export function CodeTab() {
   const { jobId } = route.useParams();
-  const { path } = route.useSearch();
+  const { path, against } = route.useSearch();
+  const navigate = route.useNavigate();
+  const [choosing, setChoosing] = useState(false);
   const { data: job } = useQuery(jobQuery(jobId));
   useTitle(`${job?.name ?? jobId}: code`);
   const manifest = useQuery(manifestQuery(jobId));
-  const code = useQuery({
-    queryKey: ["code", jobId],
-    queryFn: ({ signal }) => body(api.GET("/api/v1/jobs/{job_id}/code", { params: { path: { job_id: jobId } }, signal })),
-    staleTime: Infinity,
-    enabled: Boolean(job?.code_sha256),
-  });
+  const code = useQuery(codeQuery(jobId, Boolean(job?.code_sha256)));
   if (!job) return null;
+  if (against !== undefined) {
+    return (
+      <div className="stack">
+        <Suspense fallback={<Loading rows={4} />}>
+          <Against job={job} against={against} path={path} />
+        </Suspense>
+      </div>
+    );
+  }
   const files = code.data?.files ?? [];
   return (
     <div className="split">
@@ -67,6 +76,11 @@ export function CodeTab() {
               </span>
             </div>
           )}
+          <div className="row">
+            <button type="button" className="button small" onClick={() => setChoosing(true)}>
+              Compare with another job …
+            </button>
+          </div>
           {code.isLoading && <Loading rows={2} />}
           {code.data && !code.data.complete && <p className="muted">It has more files than are listed here.</p>}
           <ErrorNote error={code.error} />
@@ -91,6 +105,13 @@ export function CodeTab() {
           <Shown key={path} jobId={jobId} path={path} />
         )}
       </section>
+      {choosing && (
+        <AnotherJob
+          not={[jobId]}
+          choose={(id) => void navigate({ search: { against: id } })}
+          onClose={() => setChoosing(false)}
+        />
+      )}
     </div>
   );
 }

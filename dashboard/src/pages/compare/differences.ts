@@ -24,3 +24,23 @@ export function differences(manifests: readonly unknown[]): [string, (string | u
     .map((path): [string, (string | undefined)[]] => [path, all.map((values) => values.get(path))])
     .filter(([, values]) => new Set(values).size > 1);
 }
+
+/** What part of a job each path of a manifest is about; the first that fits. */
+const TOPICS: readonly [string, RegExp][] = [
+  ["Code", /^(repo|framework\.command)\b/],
+  ["Parameters", /^(parameters|sweep)\b/],
+  ["Environment", /^(framework|env|packages|secrets|image)\b/],
+  ["Data", /^(data_stores|datasets|pretrained|data)/],
+  ["Resources", /^(engine|learners|elastic|resources|priority|cpus|gpus|memory|retries|time)/],
+];
+
+/** Rows in groups by their topic, in the order of topics; what fits none is last. */
+export function byTopic<Row extends readonly [string, ...unknown[]]>(rows: readonly Row[]): { topic: string; rows: Row[] }[] {
+  const topicOf = ([path]: Row) => TOPICS.find(([, pattern]) => pattern.test(path))?.[0] ?? "Others";
+  return [...TOPICS.map(([topic]) => topic), "Others"]
+    .map((topic) => ({ topic, rows: rows.filter((row) => topicOf(row) === topic) }))
+    .filter(({ rows }) => rows.length > 0);
+}
+
+/** Whether not all of these are the same. */
+export const differs = (values: readonly unknown[]) => new Set(values).size > 1;

@@ -6,10 +6,12 @@ interface Props {
   to: "/jobs/$jobId/files" | "/jobs/$jobId/code";
   jobId: string;
   file: { path: string; size: number };
+  /** Its preview is beside the list, although the URL does not name it. */
+  shown?: boolean;
 }
 
 /** A file of a list, which leads to its preview. */
-export function FileItem({ to, jobId, file }: Props) {
+export function FileItem({ to, jobId, file, shown = false }: Props) {
   return (
     <li>
       <Link
@@ -17,7 +19,7 @@ export function FileItem({ to, jobId, file }: Props) {
         params={{ jobId }}
         search={{ path: file.path }}
         replace
-        className="item"
+        className={shown ? "item shown" : "item"}
         activeOptions={{ exact: true }}
       >
         <span className="break">{file.path}</span>

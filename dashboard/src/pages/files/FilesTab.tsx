@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { getRouteApi } from "@tanstack/react-router";
+import { getRouteApi, Link } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { filesQuery, jobQuery } from "../../api/queries";
@@ -12,7 +12,9 @@ import { Loading } from "../../ui/Loading";
 import { Removed } from "../../ui/Removed";
 import { useTitle } from "../../ui/useTitle";
 import { FileItem } from "./FileItem";
-import { fileUrl, loadPreview } from "./preview";
+import { Gallery } from "./Gallery";
+import { neighbour } from "./links";
+import { fileUrl, firstShown, isImage, loadPreview } from "./preview";
 import { PreviewBody } from "./PreviewBody";
 
 const route = getRouteApi("/inside/jobs/$jobId/files");
@@ -20,7 +22,7 @@ const SHOWN = 300;
 
 export function FilesTab() {
   const { jobId } = route.useParams();
-  const { path } = route.useSearch();
+  const { path, view } = route.useSearch();
   const { data: job } = useQuery(jobQuery(jobId));
   const { data, error, isPending } = useQuery(filesQuery(jobId));
   const [text, setText] = useState("");
@@ -46,7 +48,9 @@ export function FilesTab() {
     );
   }
   const found = files.filter((file) => file.path.toLowerCase().includes(text.toLowerCase()));
-  const chosen = files.find((file) => file.path === path);
+  const images = found.filter((file) => isImage(file.path));
+  const gallery = path === undefined && view === "images";
+  const chosen = path === undefined ? firstShown(files) : files.find((file) => file.path === path);
   const total = files.reduce((sum, file) => sum + file.size, 0);
   return (
     <div className="split">
@@ -75,11 +79,22 @@ export function FilesTab() {
                 All as a zip
               </a>
             )}
+            {images.length > 1 && (
+              <Link
+                to="/jobs/$jobId/files"
+                params={{ jobId }}
+                search={gallery ? {} : { view: "images" }}
+                className="button small"
+                aria-current={gallery ? "true" : undefined}
+              >
+                {plural(images.length, "image")}
+              </Link>
+            )}
           </div>
         </div>
         <ul className="list">
           {found.slice(0, most).map((file) => (
-            <FileItem key={file.path} to="/jobs/$jobId/files" jobId={jobId} file={file} />
+            <FileItem key={file.path} to="/jobs/$jobId/files" jobId={jobId} file={file} shown={!gallery && file === chosen} />
           ))}
         </ul>
         {found.length > most && (
@@ -88,11 +103,13 @@ export function FilesTab() {
           </button>
         )}
       </section>
-      {chosen ? (
+      {gallery ? (
+        <Gallery jobId={jobId} images={images} />
+      ) : chosen ? (
         <Shown key={chosen.path} jobId={jobId} file={chosen} />
       ) : (
         <div className="card">
-          <Empty title={path ? "There is no such file any more" : "Choose a file to look at"}>
+          <Empty title="There is no such file any more">
             <Command text={`weft download ${jobId} --trainedmodel`} />
           </Empty>
         </div>
@@ -109,6 +126,10 @@ function Shown({ jobId, file }: { jobId: string; file: FileEntry }) {
     staleTime: Infinity,
     gcTime: 60_000,
   });
+  const image = (path: string) => {
+    const beside = neighbour(file.path, path);
+    return beside !== null && isImage(beside) ? `${fileUrl(jobId, beside)}?preview=true` : null;
+  };
   return (
     <section className="stack preview" aria-label={`The file ${file.path}`}>
       <div className="row">
@@ -123,7 +144,7 @@ function Shown({ jobId, file }: { jobId: string; file: FileEntry }) {
         </span>
       </div>
       <ErrorNote error={error} />
-      {isPending && !error ? <Loading /> : data && <PreviewBody preview={data} name={file.path} />}
+      {isPending && !error ? <Loading /> : data && <PreviewBody preview={data} name={file.path} image={image} />}
     </section>
   );
 }

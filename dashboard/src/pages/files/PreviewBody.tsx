@@ -1,18 +1,52 @@
-import { useEffect, useMemo, useState } from "react";
+import { lazy, Suspense, useEffect, useMemo, useState } from "react";
 
 import { Code, languageOf } from "../../ui/highlight";
+import { Loading } from "../../ui/Loading";
+import { isSheet } from "./csv";
 import { type Preview, pretty } from "./preview";
+import { SheetTable } from "./SheetTable";
 
-export function PreviewBody({ preview, name }: { preview: Preview; name: string }) {
+const Markdown = lazy(async () => ({ default: (await import("./Markdown")).Markdown }));
+
+interface Props {
+  preview: Preview;
+  name: string;
+  /** The URL of a file beside this one, for the images of Markdown. */
+  image?: (path: string) => string | null;
+}
+
+const noImage = () => null;
+
+export function PreviewBody({ preview, name, image = noImage }: Props) {
+  const [source, setSource] = useState(false);
   if (preview.kind === "image") return <Picture blob={preview.blob} name={name} />;
   if (preview.kind === "none") return <p className="note">{preview.why}</p>;
+  const { text, cut } = preview;
+  const markdown = /\.(md|markdown)$/i.test(name);
+  const shown = text !== "" && !source && (markdown ? "markdown" : isSheet(name) ? "table" : null);
   return (
     <>
-      {preview.cut && <p className="note warn">Only the beginning is shown; the download has the rest.</p>}
-      {preview.text === "" ? (
+      {cut && <p className="note warn">Only the beginning is shown; the download has the rest.</p>}
+      {text !== "" && (markdown || isSheet(name)) && (
+        <div className="row" role="group" aria-label="View">
+          <button type="button" className="button small" aria-pressed={!source} onClick={() => setSource(false)}>
+            {markdown ? "Text" : "Table"}
+          </button>
+          <button type="button" className="button small" aria-pressed={source} onClick={() => setSource(true)}>
+            Source
+          </button>
+        </div>
+      )}
+      {text === "" ? (
         <p className="note">The file is empty.</p>
+      ) : shown === "markdown" ? (
+        <Suspense fallback={<Loading />}>
+          <Markdown text={text} image={image} />
+        </Suspense>
+      ) : shown === "table" ? (
+        <SheetTable text={text} cut={cut} />
       ) : (
-        <Code text={preview.cut ? preview.text : pretty(preview.text, name)} language={languageOf(name)} />
+        <Code text={cut ? text : pretty(text, name)} language={languageOf(name)} />
       )}
     </>
   );

@@ -32,6 +32,22 @@ export async function loadPreview(url: string, signal: AbortSignal): Promise<Pre
   return { kind: "text", text: await response.text(), cut: response.headers.get("x-weft-truncated") === "true" };
 }
 
+const IMAGE = /\.(png|jpe?g|gif|webp|bmp)$/i;
+/** The API sends it as an image. */
+export const isImage = (path: string) => IMAGE.test(path);
+
+// What tells most about a job, first; then texts and images before what can't be shown.
+const FIRST = [/^readme\.md$/i, /(^|\/)readme\.md$/i, /\.md$/i, /\.json$/i, /\.(csv|tsv)$/i, IMAGE, /\.(txt|ya?ml|log|py)$/i];
+
+/** The file that is shown while none is chosen. */
+export function firstShown<T extends { path: string }>(files: readonly T[]): T | undefined {
+  for (const pattern of FIRST) {
+    const found = files.find((file) => pattern.test(file.path));
+    if (found) return found;
+  }
+  return files[0];
+}
+
 /** JSON, indented; anything else as it is. */
 export function pretty(text: string, name: string): string {
   if (!/\.json$/i.test(name)) return text;

@@ -7,6 +7,7 @@ import { ended, type JobDetail } from "../../api/types";
 import { useRights } from "../../app/rights";
 import { Confirm } from "../../ui/Dialog";
 import { toast } from "../../ui/toast";
+import { RegisterButton } from "../models/Register";
 
 type Asked = "halt" | "resume" | "delete";
 
@@ -52,6 +53,7 @@ export function Actions({ job }: { job: JobDetail }) {
           Resume
         </button>
       )}
+      {job.state === "COMPLETED" && <RegisterButton job={job.id} models={job.models} />}
       <Link to="/submit" search={{ from: job.id }} className="button">
         Rerun …
       </Link>

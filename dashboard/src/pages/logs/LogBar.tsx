@@ -3,6 +3,7 @@ import { type FormEvent, type ReactNode, useState } from "react";
 import type { JobDetail } from "../../api/types";
 import { Copy } from "../../ui/Copy";
 import { toast } from "../../ui/toast";
+import { LEVELS } from "./levels";
 import type { LogWindow } from "./LogWindow";
 import { readTime } from "./readTime";
 import type { LogSearch } from "./search";
@@ -25,10 +26,15 @@ interface Props {
   setWrap: (on: boolean) => void;
   times: boolean;
   setTimes: (on: boolean) => void;
+  /** The log takes the whole window. */
+  full: boolean;
+  setFull: (on: boolean) => void;
 }
 
+const LEVEL_NAMES = { error: "errors", warning: "warnings, errors", info: "info and graver" };
+
 export function LogBar(props: Props) {
-  const { job, search, change, toEnd, pinned, status, wrap, setWrap, times, setTimes } = props;
+  const { job, search, change, toEnd, pinned, status, wrap, setWrap, times, setTimes, full, setFull } = props;
   const number = (text: string) => (text ? Number(text) : undefined);
   const parameters = new URLSearchParams();
   if (search.learner) parameters.set("learner", String(search.learner));
@@ -66,6 +72,19 @@ export function LogBar(props: Props) {
             ))}
           </select>
         )}
+        <select
+          className="input"
+          aria-label="Level"
+          value={search.level ?? ""}
+          onChange={(event) => change({ level: LEVELS.find((level) => level === event.target.value), line: undefined })}
+        >
+          <option value="">all levels</option>
+          {LEVELS.map((level) => (
+            <option key={level} value={level}>
+              {LEVEL_NAMES[level]}
+            </option>
+          ))}
+        </select>
         <SearchForm {...props} />
         <Jump {...props} />
       </div>
@@ -96,6 +115,9 @@ export function LogBar(props: Props) {
           >
             Download
           </a>
+          <button type="button" className="button small" aria-pressed={full} title="Esc leaves it" onClick={() => setFull(!full)}>
+            Full window
+          </button>
         </span>
       </div>
     </div>
@@ -150,6 +172,17 @@ function SearchForm({ search, change, found, hitAt, step }: Props) {
         Aa
       </button>
       {search.q && (
+        <button
+          type="button"
+          className="button small"
+          aria-pressed={search.only ?? false}
+          disabled={search.level !== undefined}
+          onClick={() => change({ only: search.only ? undefined : true })}
+        >
+          Only matches
+        </button>
+      )}
+      {(search.q || search.level) && (
         <>
           <button type="button" className="button small" aria-label="Previous hit (N)" onClick={() => step(-1)}>
             ↑
@@ -164,6 +197,9 @@ function SearchForm({ search, change, found, hitAt, step }: Props) {
                 : "no hits"
               : `${hitAt >= 0 ? `${(hitAt + 1).toLocaleString()} of ` : ""}${count}${found.more ? "+" : ""} hits`}
           </span>
+          {(found.searching || found.more) && (
+            <progress value={found.share} max={1} aria-label="Part of the log that is searched" title={`${Math.round(found.share * 100)} % of the log is searched`} />
+          )}
           {found.more && !found.searching && (
             <button type="button" className="button small" onClick={found.searchOn}>
               Search on

@@ -3,6 +3,7 @@ import { memo, useState } from "react";
 import { clock, dateTime } from "../../ui/format";
 import { mark, parseAnsi } from "../../ui/ansi";
 import { ownColours } from "../../ui/AnsiText";
+import { levelOf } from "./levels";
 import type { Row } from "./LogWindow";
 
 interface Props {
@@ -30,8 +31,10 @@ export const LogRow = memo(function LogRow({ row, named, times, target, spans, g
   }
   const { n, t, attempt, learner, text } = row.line;
   const shown = whole || text.length <= LONG ? text : text.slice(0, LONG);
+  const level = levelOf(shown);
+  const look = ["log-line", level && `level-${level}`, target && "target"].filter(Boolean).join(" ");
   return (
-    <div className={target ? "log-line target" : "log-line"} aria-current={target || undefined}>
+    <div className={look} aria-current={target || undefined}>
       <a
         className="log-number"
         href={`?line=${n}`}

@@ -1,6 +1,6 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
-import { useEffect, useMemo, useState, useSyncExternalStore } from "react";
+import { useCallback, useEffect, useMemo, useState, useSyncExternalStore } from "react";
 
 import { connection } from "../../api/connection";
 import { jobQuery } from "../../api/queries";
@@ -18,6 +18,7 @@ import { LogBar } from "./LogBar";
 import { type GapRow, gapRow, LogWindow, row, type Row } from "./LogWindow";
 import type { LogSearch } from "./search";
 import { LogView } from "./LogView";
+import { MatchList } from "./MatchList";
 import { useSetting } from "./settings";
 import { useSearch } from "./useSearch";
 
@@ -38,8 +39,11 @@ export function LogsTab() {
   const [wrap, setWrap] = useSetting("wrap");
   const [times, setTimes] = useSetting("times");
 
-  const sought = { q: search.q ?? "", regex: search.regex ?? false, case: search.case ?? false, learner, attempt };
-  const found = useSearch(jobId, sought);
+  const [full, setFull] = useState(false);
+
+  const { q = "", regex = false, level } = search;
+  const found = useSearch(jobId, { q, regex, case: search.case ?? false, level, learner, attempt }, state.total);
+  const onlyMatches = level !== undefined || (q !== "" && search.only === true);
 
   const change = (changes: Partial<LogSearch>) =>
     void navigate({ search: (before) => ({ ...before, ...changes }), replace: true, resetScroll: false });
@@ -47,8 +51,12 @@ export function LogsTab() {
     setPinned(false);
     change({ line: target });
   };
+  const toNeighbours = (target: number) => {
+    setPinned(false);
+    change({ line: target, only: undefined, level: undefined });
+  };
   const toEnd = () => {
-    change({ line: undefined });
+    change({ line: undefined, only: undefined, level: undefined });
     if (!state.atEnd) void log.openEnd();
     setPinned(true);
   };
@@ -64,35 +72,47 @@ export function LogsTab() {
   useEffect(() => connection.onBack(() => log.again(line)), [log, line]);
 
   const stream = useFollow(jobId, log, state.loaded && state.atEnd && Boolean(job));
-  const hitAt = found.hits.findIndex((hit) => hit.n === line);
+  const hitAt = found.hits.findIndex((hit) => hit.line.n === line);
   const step = (by: 1 | -1) => {
     if (!found.hits.length) return;
     let to = hitAt + by;
     if (hitAt < 0) {
       // From where one is: the hit below, or above.
       const here = line ?? (by > 0 ? -1 : Infinity);
-      const below = found.hits.findIndex((hit) => hit.n > here);
+      const below = found.hits.findIndex((hit) => hit.line.n > here);
       to = by > 0 ? Math.max(0, below) : (below < 0 ? found.hits.length : below) - 1;
     }
     const hit = found.hits[(to + found.hits.length) % found.hits.length];
-    if (hit) goTo(hit.n);
+    if (hit) goTo(hit.line.n);
   };
-  useKeys({ n: () => step(1), N: () => step(-1), "g g": () => goTo(0), G: toEnd });
+  const beginning = () => toNeighbours(0);
+  useKeys({
+    n: () => step(1),
+    N: () => step(-1),
+    "g g": beginning,
+    G: toEnd,
+    f: () => setFull(!full),
+    Escape: () => (full ? setFull(false) : false),
+  });
+  const { more, searching, searchOn } = found;
+  const searchOnAtEnd = useCallback(() => {
+    if (more && !searching) searchOn();
+  }, [more, searching, searchOn]);
 
   if (!job) return null;
   return (
-    <section className="log" aria-label="Log">
+    <section className={full ? "log full" : "log"} aria-label="Log">
       <LogBar
         job={job}
         log={log}
         search={search}
         change={change}
-        goTo={goTo}
+        goTo={toNeighbours}
         toEnd={toEnd}
         found={found}
         hitAt={hitAt}
         step={step}
-        pinned={pinned && state.atEnd}
+        pinned={pinned && state.atEnd && !onlyMatches}
         status={
           <>
             {state.loaded ? plural(state.total, "line") : state.error ? "" : "loading …"} {state.loaded && !ended(job) && <Following stream={stream} />}
@@ -102,9 +122,29 @@ export function LogsTab() {
         setWrap={setWrap}
         times={times}
         setTimes={setTimes}
+        full={full}
+        setFull={setFull}
       />
       <ErrorNote error={state.error ?? found.error} />
-      {state.loaded && state.rows.length === 0 ? (
+      {onlyMatches ? (
+        found.hits.length || found.searching ? (
+          <MatchList
+            hits={found.hits}
+            named={job.learners > 1 && learner === undefined}
+            wrap={wrap}
+            times={times}
+            target={line ?? null}
+            goTo={toNeighbours}
+            onEnd={searchOnAtEnd}
+          />
+        ) : (
+          <div className="card">
+            <Empty title="No line matches">
+              <p>{level ? "A line has the level that its program writes into it, such as ERROR or WARNING." : "Another text may."}</p>
+            </Empty>
+          </div>
+        )
+      ) : state.loaded && state.rows.length === 0 ? (
         <div className="card">
           {job.removed?.logs ? (
             <Removed what="logs" at={job.removed.logs} />

@@ -1,4 +1,5 @@
 import { text, whole } from "../../app/urls";
+import { LEVELS } from "./levels";
 
 /** What a log's page shows is in its URL, so that a line or a search can be sent to others. */
 export interface LogSearch {
@@ -8,6 +9,10 @@ export interface LogSearch {
   q?: string;
   regex?: boolean;
   case?: boolean;
+  /** Only the lines that the search finds. */
+  only?: boolean;
+  /** Only lines of this level and graver ones. */
+  level?: (typeof LEVELS)[number];
 }
 
 const flag = (value: unknown) => value === "true" || value === true || value === "1";
@@ -24,5 +29,8 @@ export function readLogSearch(search: Record<string, unknown>): LogSearch {
   if (q) found.q = q;
   if (flag(search["regex"])) found.regex = true;
   if (flag(search["case"])) found.case = true;
+  if (flag(search["only"])) found.only = true;
+  const level = LEVELS.find((level) => level === search["level"]);
+  if (level) found.level = level;
   return found;
 }

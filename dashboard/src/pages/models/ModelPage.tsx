@@ -19,18 +19,22 @@ import { Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { toast } from "../../ui/toast";
 import { useTitle } from "../../ui/useTitle";
-import { type Repository, sourceOf } from "../code/source";
+import { sourceOf } from "../code/source";
+import type { Told } from "./lineage";
+import { STAGES } from "./Register";
+import { judged, mainMetrics } from "./summary";
+import { TwoVersions, versionQuery } from "./TwoVersions";
 
 type Version = components["schemas"]["VersionView"];
 type Model = components["schemas"]["ModelDetail"];
 type Asked = { what: "promote" | "delete"; version: Version } | { what: "demote"; stage: string } | { what: "model" };
 
 const route = getRouteApi("/inside/models/$name");
-const STAGES = ["production", "staging", "archived"];
+const COLUMNS = 2; // of metrics
 
 export function ModelPage() {
   const { name } = route.useParams();
-  const { version: chosen } = route.useSearch();
+  const { version: chosen, with: other } = route.useSearch();
   useTitle(name);
   const { edit } = useRights();
   const [asked, setAsked] = useState<Asked | null>(null);
@@ -97,6 +101,9 @@ export function ModelPage() {
             More versions
           </button>
         )}
+        {chosen !== undefined && other !== undefined && (
+          <TwoVersions name={name} versions={[Math.min(chosen, other), Math.max(chosen, other)]} />
+        )}
         <div className="overview">
           {(chosen ?? model.latest) !== null && <Lineage name={name} version={chosen ?? model.latest ?? 1} />}
           <History model={model} />
@@ -118,6 +125,16 @@ function Versions({
   edit: boolean;
   ask: (asked: Asked) => void;
 }) {
+  const { version: chosen, with: other } = route.useSearch();
+  const navigate = route.useNavigate();
+  const metrics = mainMetrics(all, COLUMNS);
+  const ticked = [chosen, other].filter((version) => version !== undefined);
+  // A third one takes the place of the second.
+  const tick = (version: number) => {
+    const left = ticked.filter((before) => before !== version);
+    const next = left.length < ticked.length ? left : [...left.slice(0, 1), version];
+    void navigate({ search: { version: next[0], with: next[1] }, replace: true, resetScroll: false });
+  };
   return (
     <section className="card flush" aria-labelledby="versions">
       <h2 id="versions" className="card-title">
@@ -125,20 +142,49 @@ function Versions({
       </h2>
       <Table
         label="Table of versions"
-        columns={["Version", "Stages", "Job", "Files", "Made", { name: "Do", hidden: true }]}
+        columns={[
+          { name: "Compare", hidden: true },
+          "Version",
+          "Stages",
+          "Job",
+          ...metrics.map((name) => ({ name, right: true as const })),
+          "Notes",
+          "Files",
+          "Made",
+          { name: "Do", hidden: true },
+        ]}
       >
         {all.map((version) => (
           <tr key={version.version}>
+            <td>
+              <input
+                type="checkbox"
+                aria-label={`Compare version ${version.version}`}
+                title="Choose two to see them side by side"
+                checked={ticked.includes(version.version)}
+                onChange={() => tick(version.version)}
+              />
+            </td>
             <td>
               <Link to="/models/$name" params={{ name: model }} search={{ version: version.version }} replace>
                 {version.version}
               </Link>
             </td>
             <td>{version.stages.join(", ") || <span className="muted">–</span>}</td>
-            <td className="mono nowrap">
-              <Link to="/jobs/$jobId" params={{ jobId: version.job }}>
-                {version.job}
+            <td>
+              <Link to="/jobs/$jobId" params={{ jobId: version.job }} className="clip" title={version.job}>
+                {version.job_name || version.job}
               </Link>
+            </td>
+            {metrics.map((name) => (
+              <td key={name} className="right">
+                {value(judged(version.metrics, name))}
+              </td>
+            ))}
+            <td>
+              <span className="clip muted" title={version.notes}>
+                {version.notes || "–"}
+              </span>
             </td>
             <td className="nowrap">
               {version.files ? `${plural(version.files.files, "file")}, ${size(version.files.bytes)}` : "–"}
@@ -185,29 +231,8 @@ function Versions({
   );
 }
 
-/** What a lineage tells, of what the page shows; parts may be missing in old ones. */
-interface Told {
-  job?: { id: string; name: string };
-  code_sha256?: string | null;
-  repo?: Repository | null;
-  data?: { files: number; bytes: number } | null;
-  pretrained?: { files: number; bytes: number } | null;
-  image?: { reference: string; digest: string } | null;
-  metrics?: Record<string, { last?: number | null; min?: number | null; max?: number | null } | number>;
-  run?: { engine: string; learners: number; seconds: number; attempt: number };
-}
-
 function Lineage({ name, version }: { name: string; version: number }) {
-  const { data, error } = useQuery({
-    queryKey: ["model", name, "version", version],
-    queryFn: ({ signal }) =>
-      body(
-        api.GET("/api/v1/models/{name}/versions/{version}", {
-          params: { path: { name, version: String(version) } },
-          signal,
-        }),
-      ),
-  });
+  const { data, error } = useQuery(versionQuery(name, version));
   if (!data) return error ? <ErrorNote error={error} /> : <Loading />;
   const told = data.lineage as Told;
   const metrics = Object.entries(told.metrics ?? {});

@@ -2,7 +2,7 @@ import type { components } from "../../api/schema";
 import { Fact } from "../../ui/Fact";
 import { plural, size } from "../../ui/format";
 
-interface Canonical {
+export interface Canonical {
   engine?: string;
   learners?: number;
   elastic?: { min: number; max: number };

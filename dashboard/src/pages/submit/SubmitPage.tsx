@@ -5,10 +5,11 @@ import { keepPreviousData, useQuery, useQueryClient } from "@tanstack/react-quer
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useEffect, useId, useMemo, useRef, useState } from "react";
 
-import { ApiError, call } from "../../api/client";
+import { ApiError, call, json } from "../../api/client";
 import { jobQuery, manifestQuery, sessionQuery } from "../../api/queries";
 import type { components } from "../../api/schema";
 import type { FieldProblem, JobDetail } from "../../api/types";
+import { Confirm } from "../../ui/Dialog";
 import { Empty } from "../../ui/Empty";
 import { ErrorNote } from "../../ui/ErrorNote";
 import { Loading } from "../../ui/Loading";
@@ -18,8 +19,11 @@ import { useDebounced } from "../../ui/useDebounced";
 import { useTitle } from "../../ui/useTitle";
 import { Code, type Chosen } from "./Code";
 import { Changes } from "./Changes";
-import { Resolved } from "./Resolved";
+import { type Schema, suggestions } from "./complete";
+import { Outlook } from "./Outlook";
+import { type Canonical, Resolved } from "./Resolved";
 import { send, type Progress } from "./send";
+import { TEMPLATES } from "./templates";
 
 type Valid = components["schemas"]["ValidManifest"];
 const route = getRouteApi("/inside/submit");
@@ -106,6 +110,7 @@ function Form({ first, job }: { first: string; job: JobDetail | undefined }) {
     refetchInterval: ({ state }) => (state.data && "problems" in state.data ? AGAIN : false),
   });
   const wrong = checked && "problems" in checked ? checked.problems : NONE;
+  const canonical = checked && !("problems" in checked) ? (checked.manifest as Canonical) : undefined;
   // What only submitting has found out holds for that text.
   const later = refused?.text === text && refused.error instanceof ApiError ? refused.error.problems : NONE;
   const problems = useMemo(() => {
@@ -116,6 +121,13 @@ function Form({ first, job }: { first: string; job: JobDetail | undefined }) {
     () => new Map(problems.flatMap((problem) => (problem.line ? [[problem.line, problem.message] as const] : []))),
     [problems],
   );
+
+  const { data: schema } = useQuery({
+    queryKey: ["manifest schema"],
+    queryFn: ({ signal }) => json<Schema>("/schema/manifest", "GET", undefined, signal),
+    staleTime: Infinity,
+  });
+  const suggest = schema && ((typed: string, cursor: number) => suggestions(schema, typed, cursor));
 
   const submit = async () => {
     setRefused(null);
@@ -157,9 +169,10 @@ function Form({ first, job }: { first: string; job: JobDetail | undefined }) {
             <Code chosen={code} take={take} known={job?.code_sha256 ?? null} busy={step !== null} />
           </section>
           <section className="card flush" aria-labelledby="manifest">
-            <h2 id="manifest" className="card-title">
-              Manifest
-            </h2>
+            <div className="card-title row spread">
+              <h2 id="manifest">Manifest</h2>
+              {!job && <Templates current={text} known={first} take={setText} />}
+            </div>
             <ManifestEditor
               ref={field}
               value={text}
@@ -167,6 +180,7 @@ function Form({ first, job }: { first: string; job: JobDetail | undefined }) {
               marks={marks}
               label="Manifest, in YAML"
               describedBy={problems.length ? problemsId : undefined}
+              {...(suggest && { suggest })}
             />
             <div className="card-foot" id={problemsId} role="status">
               {problems.length ? (
@@ -181,15 +195,8 @@ function Form({ first, job }: { first: string; job: JobDetail | undefined }) {
             </div>
           </section>
         </div>
-        <div className="stack">
-          {checked && !("problems" in checked) && (
-            <>
-              {job && <Changes before={job.manifest} after={checked.manifest} />}
-              <Resolved checked={checked} />
-            </>
-          )}
-          {refused && !later.length && <ErrorNote error={refused.error} />}
-          <section className="card stack" aria-label="Submit">
+        <div className="stack submit-side">
+          <section className="card stack submit-card" aria-label="Submit">
             {!code && !job?.code_sha256 && (
               <p className="muted">Without code: the command has to bring what it runs.</p>
             )}
@@ -209,6 +216,12 @@ function Form({ first, job }: { first: string; job: JobDetail | undefined }) {
                 <progress value={step.share} max={1} aria-label={step.words} />
               </div>
             )}
+            {canonical?.engine && canonical.resources && (
+              <Outlook
+                engine={canonical.engine}
+                wanted={{ learners: canonical.elastic?.min ?? canonical.learners ?? 1, each: canonical.resources }}
+              />
+            )}
             <button
               type="button"
               className="button primary"
@@ -218,6 +231,13 @@ function Form({ first, job }: { first: string; job: JobDetail | undefined }) {
               {step ? "Submitting …" : job ? "Rerun" : "Submit"}
             </button>
           </section>
+          {refused && !later.length && <ErrorNote error={refused.error} />}
+          {checked && !("problems" in checked) && (
+            <>
+              {job && <Changes before={job.manifest} after={checked.manifest} />}
+              <Resolved checked={checked} />
+            </>
+          )}
         </div>
       </div>
     </>
@@ -241,6 +261,45 @@ function Problems({ problems, goTo }: { problems: readonly FieldProblem[]; goTo:
         </li>
       ))}
     </ul>
+  );
+}
+
+/** The manifests of the examples, to begin with. */
+function Templates({ current, known, take }: { current: string; known: string; take: (text: string) => void }) {
+  const [taken, setTaken] = useState(known);
+  const [asked, setAsked] = useState<string | null>(null);
+  const load = async (name: string) => {
+    const template = TEMPLATES.find((template) => template.name === name);
+    if (!template) return;
+    const text = await template.load();
+    setTaken(text);
+    take(text);
+  };
+  return (
+    <>
+      <select
+        className="input"
+        aria-label="Begin with an example"
+        value=""
+        onChange={(event) => {
+          const name = event.target.value;
+          if (current === taken || current.trim() === "") void load(name);
+          else setAsked(name);
+        }}
+      >
+        <option value="">Begin with an example …</option>
+        {TEMPLATES.map(({ name }) => (
+          <option key={name} value={name}>
+            {name}
+          </option>
+        ))}
+      </select>
+      {asked !== null && (
+        <Confirm title={`Begin with ${asked}?`} verb="Replace" action={() => load(asked)} onClose={() => setAsked(null)}>
+          <p>The manifest that you have written is replaced.</p>
+        </Confirm>
+      )}
+    </>
   );
 }
 

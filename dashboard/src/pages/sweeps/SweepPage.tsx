@@ -5,7 +5,9 @@ import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 
 import { ApiError } from "../../api/client";
+import { jobQuery } from "../../api/queries";
 import { OtherProjects } from "../../app/project";
+import { useRights } from "../../app/rights";
 import { Copy } from "../../ui/Copy";
 import { Empty } from "../../ui/Empty";
 import { ErrorNote } from "../../ui/ErrorNote";
@@ -15,8 +17,9 @@ import { Loading } from "../../ui/Loading";
 import { Time } from "../../ui/Time";
 import { useNow } from "../../ui/useNow";
 import { useTitle } from "../../ui/useTitle";
-import { Parallel } from "./Parallel";
 import { sweepQuery, trialsQuery } from "./queries";
+import { RegisterButton } from "../models/Register";
+import { ParametersAndValue, Slices } from "./Slices";
 import { SweepActions } from "./SweepActions";
 import { Progress, SweepState } from "./SweepState";
 import { TrialCurves } from "./TrialCurves";
@@ -83,10 +86,11 @@ function Body({ sweep }: { sweep: Sweep }) {
         </section>
       </div>
       <ErrorNote error={error} />
-      <div className="sweep-charts">
+      <div className="chart-pair">
         <TrialCurves sweep={sweep} trials={trials} />
-        <Parallel sweep={sweep} trials={trials} />
+        <ParametersAndValue sweep={sweep} trials={trials} />
       </div>
+      <Slices sweep={sweep} trials={trials} />
       {isPending ? !error && <Loading rows={6} /> : <TrialTable sweep={sweep} trials={trials} />}
       {hasNextPage && (
         <div className="empty">
@@ -102,9 +106,13 @@ function Body({ sweep }: { sweep: Sweep }) {
 function Facts({ sweep }: { sweep: Sweep }) {
   const now = useNow(!over(sweep));
   const { best } = sweep;
+  const { edit } = useRights();
   return (
     <section className="card" aria-labelledby="best">
-      <h2 id="best">Best trial</h2>
+      <div className="row spread">
+        <h2 id="best">Best trial</h2>
+        {edit && best?.job && best.job_state === "COMPLETED" && <RegisterBest job={best.job} />}
+      </div>
       {best ? (
         <>
           <p className="sweep-best">
@@ -151,4 +159,9 @@ function Facts({ sweep }: { sweep: Sweep }) {
       </dl>
     </section>
   );
+}
+
+function RegisterBest({ job }: { job: string }) {
+  const { data } = useQuery(jobQuery(job));
+  return data ? <RegisterButton job={job} models={data.models} verb="Register the best …" /> : null;
 }

@@ -2,6 +2,7 @@
 import type { components } from "../../api/schema";
 import type { Line } from "../../charts/lines";
 import { color } from "../../charts/lines";
+import type { Point } from "../../charts/points";
 import { value } from "../../ui/format";
 
 export type Sweep = components["schemas"]["SweepView"];
@@ -47,29 +48,23 @@ export function valueLines(trials: readonly Trial[], goal: string): Line[] {
   return [line("value", "each trial", 8, values, true), line("best", "best so far", 0, best, false)];
 }
 
-/** A place from 0 to 1 on each parameter's axis: numbers by size, on a log axis if they span magnitudes; others by name. */
-export function axisOf(trials: readonly Trial[], name: string): { place: (trial: Trial) => number | null; ends: [string, string] } {
-  const found = trials.flatMap((trial) => trial.parameters[name] ?? []);
-  if (found.length && found.every((entry) => typeof entry === "number")) {
-    const low = Math.min(...found);
-    const high = Math.max(...found);
-    const log = low > 0 && high / low >= 50;
-    const scale = (number: number) => (log ? Math.log(number) : number);
-    const width = scale(high) - scale(low);
-    return {
-      place: (trial) => {
-        const at = trial.parameters[name];
-        return typeof at === "number" ? (width ? (scale(at) - scale(low)) / width : 0.5) : null;
-      },
-      ends: [value(low), value(high)],
-    };
-  }
-  const names = [...new Set(found.map(String))].sort();
+/** The trials with a value as points, the best first: their parameters, and then the value. */
+export function pointsOf(sweep: Sweep, trials: readonly Trial[]): { names: string[]; points: Point[] } {
+  const valued = bestFirst(trials, sweep.goal).filter((trial) => trial.value !== null);
+  const parameters = parametersOf(valued);
+  const values = valued.map((trial) => trial.value as number);
+  const [low, high] = [Math.min(...values), Math.max(...values)];
   return {
-    place: (trial) => {
-      const at = trial.parameters[name];
-      return at === undefined ? null : names.length > 1 ? names.indexOf(String(at)) / (names.length - 1) : 0.5;
-    },
-    ends: [names[0] ?? "", names.length > 1 ? (names.at(-1) ?? "") : ""],
+    names: [...parameters, sweep.metric],
+    points: valued.map((trial) => {
+      const place = high > low ? ((trial.value as number) - low) / (high - low) : 0.5;
+      return {
+        key: String(trial.number),
+        label: `trial ${trial.number}: ${value(trial.value)}`,
+        at: [...parameters.map((name) => trial.parameters[name]), trial.value],
+        good: sweep.goal === "max" ? place : 1 - place,
+        best: trial.number === sweep.best?.number,
+      };
+    }),
   };
 }

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { differences, parameters } from "../../../src/pages/compare/differences";
+import { byTopic, differences, parameters } from "../../../src/pages/compare/differences";
 
 test("only paths whose values differ are listed, in the order of paths", () => {
   const first = { name: "mnist", learners: 1, framework: { name: "horovod", command: "python a.py" } };
@@ -32,5 +32,18 @@ test("all parameters that a job has logged are listed, by name", () => {
     ["__proto__x", ["1", undefined, undefined]],
     ["depth", [undefined, undefined, "3"]],
     ["lr", ["0.1", undefined, "0.2"]],
+  ]);
+});
+
+test("differences are grouped by what they are about", () => {
+  const rows = ["name", "framework.command", "framework.version", "env.LR", "data_stores[0].id", "learners", "repo.commit"].map(
+    (path): [string, string[]] => [path, []],
+  );
+  expect(byTopic(rows).map(({ topic, rows }) => [topic, rows.map(([path]) => path)])).toEqual([
+    ["Code", ["framework.command", "repo.commit"]],
+    ["Environment", ["framework.version", "env.LR"]],
+    ["Data", ["data_stores[0].id"]],
+    ["Resources", ["learners"]],
+    ["Others", ["name"]],
   ]);
 });

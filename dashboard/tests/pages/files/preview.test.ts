@@ -1,7 +1,7 @@
 import { expect, test, vi } from "vitest";
 
 import { ApiError, call } from "../../../src/api/client";
-import { codeUrl, fileUrl, loadPreview, pretty } from "../../../src/pages/files/preview";
+import { codeUrl, fileUrl, firstShown, isImage, loadPreview, pretty } from "../../../src/pages/files/preview";
 
 vi.mock("../../../src/api/client", async (original) => ({ ...(await original<object>()), call: vi.fn() }));
 
@@ -39,4 +39,17 @@ test("a file that has no preview says why; another error is an error", async () 
   expect(await loadPreview("/f", signal)).toEqual({ kind: "none", why: "a binary file" });
   vi.mocked(call).mockRejectedValueOnce(new ApiError(404, { detail: "no such file" }));
   await expect(loadPreview("/f", signal)).rejects.toThrow("no such file");
+});
+
+test("the first file that is shown tells most", () => {
+  const first = (...paths: string[]) => firstShown(paths.map((path) => ({ path })))?.path;
+  expect(first("model.pt", "plots/loss.png", "summary.json")).toBe("summary.json");
+  expect(first("model.pt", "a/README.md", "readme.md")).toBe("readme.md");
+  expect(first("model.pt", "plots/loss.png")).toBe("plots/loss.png");
+  expect(first("model.pt", "b.bin")).toBe("model.pt");
+  expect(first()).toBeUndefined();
+});
+
+test("what the API sends as images", () => {
+  expect(["a.PNG", "b.jpeg", "c.svg", "png"].map(isImage)).toEqual([true, true, false, false]);
 });

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { axisOf, bestFirst, parametersOf, shown, type Trial, valueLines } from "../../../src/pages/sweeps/trials";
+import { bestFirst, parametersOf, pointsOf, shown, type Sweep, type Trial, valueLines } from "../../../src/pages/sweeps/trials";
 
 const trial = (number: number, value: number | null, parameters: Trial["parameters"] = {}) => ({ number, value, parameters }) as Trial;
 
@@ -22,12 +22,14 @@ test("parameters are those of all trials; numbers have few digits", () => {
   expect([shown(0.0123456789), shown("adam"), shown(true), shown(undefined)]).toEqual(["0.012346", "adam", "true", "–"]);
 });
 
-test("an axis is logarithmic where its numbers span magnitudes, and has other values by name", () => {
-  const trials = [1e-4, 1e-2, 1].map((lr, at) => trial(at, 1, { lr, depth: 2 + at, kind: ["b", "a", "b"][at]! }));
-  expect(trials.map(axisOf(trials, "lr").place).map((place) => Number(place?.toFixed(3)))).toEqual([0, 0.5, 1]);
-  expect(trials.map(axisOf(trials, "depth").place)).toEqual([0, 0.5, 1]);
-  expect(axisOf(trials, "kind")).toMatchObject({ ends: ["a", "b"] });
-  expect(trials.map(axisOf(trials, "kind").place)).toEqual([1, 0, 1]);
-  expect(axisOf(trials, "lr").place(trial(9, 1))).toBeNull();
-  expect(axisOf([trial(0, 1, { lr: 3 })], "lr").place(trial(0, 1, { lr: 3 }))).toBe(0.5);
+test("trials with a value are points, the best first", () => {
+  const sweep = { goal: "min", metric: "loss", best: trial(2, 1) } as Sweep;
+  const trials = [trial(0, 3, { lr: 1 }), trial(1, null, { lr: 2 }), trial(2, 1, { lr: 4, kind: "a" })];
+  const { names, points } = pointsOf(sweep, trials);
+  expect(names).toEqual(["lr", "kind", "loss"]);
+  expect(points).toMatchObject([
+    { key: "2", at: [4, "a", 1], good: 1, best: true },
+    { key: "0", at: [1, undefined, 3], good: 0, best: false },
+  ]);
+  expect(pointsOf(sweep, [trials[0]!]).points).toMatchObject([{ good: 0.5 }]);
 });
