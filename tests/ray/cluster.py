@@ -162,11 +162,6 @@ class RayCluster:
             # A dozen processes start on what a busy machine has left.
             "RAY_DASHBOARD_STARTUP_TIMEOUT_S": f"{_PATIENCE:.0f}",
             "RAY_agent_register_timeout_ms": f"{_PATIENCE * 1000:.0f}",
-            # No idle workers (one for each CPU, in an environment that no learner has), and no statistics of processes.
-            "RAY_enable_worker_prestart": "0",
-            "RAY_prestart_worker_first_driver": "0",
-            "RAY_enable_metrics_collection": "0",
-            "REPORTER_UPDATE_INTERVAL_MS": "600000",
             "RAY_START_HOOK": "ray_start_hook.prepare",
             "PYTHONPATH": str(Path(__file__).parent / "provider"),
             "PYTHONDONTWRITEBYTECODE": "1",
