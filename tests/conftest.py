@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tests.ray.cluster import RayCluster
 
 # How `make test` spreads tests: those that share a cluster or a stack stay together, and the slowest begin first.
-_TOGETHER = ("kubernetes", "training", "e2e", "ray", "dashboard", "gpu")
+_TOGETHER = ("kubernetes", "training", "e2e", "ray", "engines-ray", "dashboard", "gpu")
 _TRAINING = ("test_elastic", "test_examples", "test_image_examples", "test_imagenet_resnet50")
 """Files of tests/e2e whose jobs train with a framework: half of the work there, on a stack of their own."""
 _SLOW = ("deploy", "embedded", "engines", "examples", "faults", "trainer", "trainer_images", "workers")
@@ -116,7 +116,9 @@ def _group(item: pytest.Item) -> str:
     path = item.path.relative_to(Path(__file__).parent)
     if kind == "kubernetes" or "kube" in getattr(item, "fixturenames", ()) or path.parts[0] == "kubernetes":
         return "kubernetes"
-    if kind == "ray" or "ray" in path.parts or path.stem == "test_ray_launcher":
+    if kind == "ray":
+        return "engines-ray"
+    if "ray" in path.parts or path.stem == "test_ray_launcher":
         return "ray"
     if path.parts[0] == "e2e" and path.stem in _TRAINING:
         return "training"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.metadata
 import importlib.util
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import tomllib
 import zipfile
@@ -21,11 +23,20 @@ from tests.kubernetes.cluster import Cluster
 from weft_embedded.servers.seaweedfs import find_program
 
 SERVICE = "weft.test/service"
+_UV = str(Path(sysconfig.get_path("scripts"), "uv"))
 _PACKAGES = "/usr/local/lib/python3.11/dist-packages"  # of the test images' base
+_PYTHON = "3.11.2"
+_LIBRARIES = "/opt/weft/libraries"
 
 
+@functools.cache
 def service(cluster: Cluster) -> tuple[str, str]:
-    """The image of API and worker: as the Dockerfiles lay it out, on the test images' base. Returns name and tag."""
+    """The image of API and worker: as the Dockerfiles lay it out, on the test images' base. Returns name and tag.
+
+    The packages that Weft depends on, half a gigabyte, are not copied into it: the containers see this machine's.
+    """
+    libraries = _libraries(cluster.home / "libraries")
+    cluster.lend(libraries, _LIBRARIES)
     with tempfile.TemporaryDirectory(prefix="weft-image-") as folder:
         packages, overlay = Path(folder, "packages"), Path(folder, "overlay")
         _wheel(Path(folder), packages)
@@ -39,9 +50,10 @@ def service(cluster: Cluster) -> tuple[str, str]:
         mark = _mark(packages, overlay)
         if not cluster.has_image(f"{SERVICE}:1", mark):
             subprocess.run([sys.executable, "-m", "compileall", "-q", str(packages)], check=True)
+            (packages / "libraries.pth").write_text(f"import site; site.addsitedir({_LIBRARIES!r})\n")
             cluster.image(
                 f"{SERVICE}:1",
-                *("--pip", *_dependencies()),
+                "--python",
                 *("--copy", f"{packages}:{_PACKAGES}", f"{overlay}:/"),
                 *("--env", "PATH=/opt/weft/bin:/usr/local/bin:/usr/bin:/bin", "PYTHONUNBUFFERED=1"),
                 *("WEFT_API__HOST=0.0.0.0", "PYTHONDONTWRITEBYTECODE=1"),
@@ -49,6 +61,20 @@ def service(cluster: Cluster) -> tuple[str, str]:
             )
             cluster.mark_image(f"{SERVICE}:1", mark)
     return SERVICE, "1"
+
+
+def _libraries(folder: Path) -> Path:
+    """The folder with the wheel's dependencies, for the Python of the test images' base; made if need be."""
+    wanted = _dependencies()
+    made = folder / hashlib.sha256("\n".join(wanted).encode()).hexdigest()[:16]
+    if not made.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as new:
+            command = [_UV, "pip", "install", "--quiet", "--compile-bytecode"]
+            command += ["--python", sys.executable, "--python-version", _PYTHON, "--target", f"{new}/site", *wanted]
+            subprocess.run(command, check=True, timeout=600)
+            Path(new, "site").rename(made)
+    return made
 
 
 def redis(cluster: Cluster) -> tuple[str, str]:
@@ -74,18 +100,7 @@ def seaweedfs(cluster: Cluster) -> tuple[str, str]:
 
 
 def _wheel(folder: Path, packages: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--wheel-dir",
-        str(folder),
-        str(REPOSITORY),
-    ]
-    subprocess.run(command, check=True, timeout=300)
+    subprocess.run([_UV, "build", "--quiet", "--wheel", "--out-dir", folder, REPOSITORY], check=True, timeout=300)
     (wheel,) = folder.glob("weft-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(packages)
@@ -101,8 +116,7 @@ def _dependencies() -> list[str]:
     for requirement in wanted:
         extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
         found[requirement.name] = f"{requirement.name}{extras}=={importlib.metadata.version(requirement.name)}"
-    # The base's Python is 3.11.2: redis wants this below 3.11.3, and pip looks at the Python that it runs on.
-    return [*sorted(found.values()), "async-timeout"]
+    return sorted(found.values())
 
 
 def _extra(name: str, extras: Mapping[str, list[str]]) -> list[Requirement]:

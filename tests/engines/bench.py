@@ -9,7 +9,7 @@ import time
 import traceback
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -52,7 +52,7 @@ class Bench(ABC):
     no_image = "nothing-of-this-name:1.0"
     each = Resources(cpus=0.25, gpus=0, memory=256 * MIB)
     """What an ordinary learner gets."""
-    many = 50
+    many = 6
     """So many runs that one request for each would be seen."""
     proxy: Proxy | None = None  # None for an engine that lacks "network"
     """Between every engine that :meth:`engine` makes and its server."""
@@ -62,8 +62,8 @@ class Bench(ABC):
         """An engine object of its own, as another worker has it; ``timeout`` (seconds) is its setting for a request."""
 
     @abstractmethod
-    def things(self, run_name: str) -> list[str]:
-        """The objects, folders and jobs that exist of a run, found without the engine; processes aside."""
+    def things(self, *run_names: str) -> list[str]:
+        """The objects, folders and jobs that exist of some runs, found without the engine; processes aside."""
 
     @abstractmethod
     def remove_learner(self, run_name: str, rank: int) -> None:
@@ -86,9 +86,9 @@ class Bench(ABC):
 
     # --- what is the same for all ---
 
-    def leftovers(self, spec: LaunchSpec) -> list[str]:
-        """Something that still exists of a run: its processes are looked for once nothing else is left."""
-        return self.things(spec.run_name) or processes.of(spec.run_name, spec.token)
+    def leftovers(self, *specs: LaunchSpec) -> list[str]:
+        """Something that still exists of some runs: their processes are looked for once nothing else is left."""
+        return self.things(*(spec.run_name for spec in specs)) or processes.of(specs)
 
     def kill_agent(self, run_name: str, rank: int) -> None:
         """SIGKILL from outside."""
@@ -115,16 +115,6 @@ class Run:
         """The last stop that its case gives it."""
         self.stop(0, engine)
         self.finished = True
-
-    def stop_again(self, engine: Engine) -> None:
-        """If it is still there."""
-
-        def stopped() -> bool:
-            if self.observe(engine) is not None:
-                self.stop(0, engine)
-            return True
-
-        until(stopped, self._describe)
 
     def observe(self, engine: Engine | None = None) -> Observation | None:
         return (engine or self.case.engine).observe().get(self.spec.run_name)
@@ -216,14 +206,26 @@ class Case:
                     run.stop(0, self.bench.engine(run.spec.installation))
         self._serving.close()
 
-    def settle(self) -> None:
-        """Wait until nothing of them is left; meanwhile engines look on, as they do in the service. It also stops a run
-        again as long as it is there: nobody has looked since the case's end, and an engine may have forgotten by now
-        that it was stopped."""
-        engines = {run.spec.installation: self.bench.engine(run.spec.installation) for run in self.runs}
-        for run in self.runs:
-            run.stop_again(engines[run.spec.installation])
-            run.forgotten(engines[run.spec.installation])
+
+def settle(bench: Bench, cases: Sequence[Case]) -> None:
+    """Wait until nothing of the closed cases is left; meanwhile engines look on, as they do in the service. It also
+    stops a run again as long as it is there: nobody has looked since the case's end, and an engine may have forgotten
+    by now that it was stopped."""
+    specs = {run.spec.run_name: run.spec for case in cases for run in case.runs}
+    engines = [bench.engine(installation) for installation in {spec.installation for spec in specs.values()}]
+
+    def nothing_left() -> bool:
+        seen = [(engine, name) for engine in engines for name in engine.observe() if name in specs]
+        for engine, name in seen:
+            if name not in stopped:
+                engine.stop(name, timedelta(0))
+                stopped.add(name)
+        return not seen and not bench.leftovers(*specs.values())
+
+    stopped: set[str] = set()
+    until(nothing_left, lambda: bench.leftovers(*specs.values()))
+    bench.rest()
+    assert not bench.leftovers(*specs.values()), "something has come back"
 
 
 def until(condition: Callable[[], T | None], describe: Callable[[], object] = lambda: "") -> T:

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.engines.bench import Ability, Bench, Case, NotHere, Run, answer_of
+from tests.engines.bench import Ability, Bench, Case, NotHere, Run, answer_of, settle
 
 from weft_core.engine import LearnerState
 
@@ -33,10 +33,7 @@ def _ended(bench: Bench) -> Iterator[list[Case]]:
     """The cases that have been closed. At the end of all, nothing of any may be left."""
     cases: list[Case] = []
     yield cases
-    for case in cases:
-        case.settle()
-        bench.rest()
-    assert not [left for case in cases for run in case.runs for left in run.leftovers], "something has come back"
+    settle(bench, cases)
 
 
 @pytest.fixture(scope="session")

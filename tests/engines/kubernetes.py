@@ -54,12 +54,12 @@ class KubernetesBench(Bench):
         for engine in self._engines:
             engine.close()
 
-    def things(self, run_name: str) -> list[str]:
+    def things(self, *run_names: str) -> list[str]:
         kinds = "pods,secrets,services,configmaps,networkpolicies"
         return [
             f"{item['kind']}/{item['metadata']['name']}"
             for item in self._cluster.items(kinds, self._namespace)
-            if run_name in item["metadata"]["name"]
+            if any(run_name in item["metadata"]["name"] for run_name in run_names)
         ]
 
     def remove_learner(self, run_name: str, rank: int) -> None:

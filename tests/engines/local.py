@@ -48,10 +48,12 @@ class LocalBench(Bench):
         settings = LocalSettings(cpus=64, gpus=1, memory=1 << 40)
         return LocalEngine("local", settings, self._home, self._images, installation)
 
-    def things(self, run_name: str) -> list[str]:
-        run = RunFolder(self._home / "runs" / run_name)
-        groups = [MemoryGroup.find(run.group_name(rank)) for rank in range(4)]
-        folders = [path for path in (self._home / "runs").glob("*") if run_name in path.name]
+    def things(self, *run_names: str) -> list[str]:
+        runs = [RunFolder(self._home / "runs" / run_name) for run_name in run_names]
+        groups = [MemoryGroup.find(run.group_name(rank)) for run in runs for rank in range(4)]
+        folders = [
+            path for path in (self._home / "runs").glob("*") if any(run_name in path.name for run_name in run_names)
+        ]
         return [str(path) for path in (*folders, *(group.folder for group in groups if group))]
 
     def runs(self) -> list[str]:

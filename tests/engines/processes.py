@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 from tests.engines.learners import MARK
 
+from weft_core.launch import LaunchSpec
 
-def of(run_name: str, token: str) -> list[str]:
-    """All processes with the run's token or mark in their environment: agents, and the processes they started."""
-    marks = (f"{MARK}={run_name}\0".encode(), f"={token}\0".encode())
+
+def of(specs: Iterable[LaunchSpec]) -> list[str]:
+    """All processes with a run's token or mark in their environment: agents, and the processes they started."""
+    marks = [mark for spec in specs for mark in (f"{MARK}={spec.run_name}\0".encode(), f"={spec.token}\0".encode())]
     found = []
     for pid in psutil.pids():
         with suppress(OSError, psutil.Error):  # a short-lived process; a zombie has no environment any more

@@ -27,7 +27,6 @@ _SLOT = "slot"
 class RayBench(Bench):
     kind = "ray"
     image = "ray:2.60.0"
-    many = 10  # each is its own driver on the cluster
     lacks: Mapping[Ability, str] = {
         "memory limit": "Ray counts an actor's memory and does not limit it; its monitor looks at the whole node"
     }
@@ -47,18 +46,14 @@ class RayBench(Bench):
         )
         return RayEngine("ray", settings, installation)
 
-    def things(self, run_name: str) -> list[str]:
-        jobs = [f"job {name}" for name, job in self._cluster.jobs().items() if run_name in name and job["metadata"]]
-        return [
-            *jobs,
-            *self._living("actors", run_name, "DEAD"),
-            *self._living("placement_groups", run_name, "REMOVED"),
-        ]
+    def things(self, *run_names: str) -> list[str]:
+        jobs = [f"job {name}" for name, job in self._cluster.jobs().items() if job["metadata"]]
+        there = [*jobs, *self._living("actors", "DEAD"), *self._living("placement_groups", "REMOVED")]
+        return [thing for thing in there if any(run_name in thing for run_name in run_names)]
 
-    def _living(self, kind: str, run_name: str, dead: str) -> list[str]:
-        answer = self._cluster.get(f"/api/v0/{kind}?detail=1&limit=10000")
-        found = answer["data"]["result"]["result"]
-        return [f"{kind} {state['name']}" for state in found if run_name in state["name"] and state["state"] != dead]
+    def _living(self, kind: str, dead: str) -> list[str]:
+        found = self._cluster.get(f"/api/v0/{kind}?detail=1&limit=10000")["data"]["result"]["result"]
+        return [f"{kind} {state['name']}" for state in found if state["state"] != dead]
 
     def remove_learner(self, run_name: str, rank: int) -> None:
         """The process of its actor is killed; that of a lone learner is Ray's own."""
@@ -78,7 +73,7 @@ class RayBench(Bench):
 
 @contextmanager
 def opened(_: Path) -> Iterator[Bench]:
-    with RayCluster(cpus=8, memory=16 * 1024 * MIB, resources={_SLOT: 1}) as cluster:
+    with RayCluster(cpus=4, memory=16 * 1024 * MIB, resources={_SLOT: 1}) as cluster:
         bench = RayBench(cluster)
         yield bench
         bench.proxy.close()

@@ -44,7 +44,7 @@ def test_who_ignores_it_is_killed_when_the_grace_is_over_and_not_before(case: Ca
     run = case.run(STUBBORN).launch().started()
     began = time.monotonic()
     run.stop(grace)
-    until(lambda: not processes.of(run.spec.run_name, run.spec.token))
+    until(lambda: not processes.of([run.spec]))
     assert run.api.said("told")
     assert time.monotonic() - began > grace - 2
     run.forgotten()
@@ -69,7 +69,7 @@ def test_what_is_still_starting_is_stopped_at_once(bench: Bench, case: Case) -> 
 
 
 def test_a_stop_right_after_the_launch_leaves_nothing(case: Case) -> None:
-    runs = [case.run(learners=2) for _ in range(3)]
+    runs = [case.run(learners=2) for _ in range(2)]
     for run in runs:
         run.launch().finish()
     until(

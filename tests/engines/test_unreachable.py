@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
+from itertools import chain
 
 import pytest
 from tests.engines.bench import Bench, Case, Run, answer_of, stays, until
@@ -59,13 +61,15 @@ def test_a_server_that_is_away_is_unreachable_and_nothing_is_changed(
     new, engine = case.run(), bench.engine(timeout=_TIMEOUT)
     assert standing.spec.run_name in answer_of(engine.observe)
     answer_of(engine.capacity)
-    with case.proxy.spoiled(way):
-        for name, ask in _questions(standing, new).items():
-            for asked in (engine, bench.engine(timeout=_TIMEOUT)):
-                said = _refusal(name, partial(ask, asked))
-                assert said
-                assert standing.spec.token not in said
-                assert new.spec.token not in said
+
+    def refusals(asked: Engine) -> list[str]:
+        return [_refusal(name, partial(ask, asked)) for name, ask in _questions(standing, new).items()]
+
+    with case.proxy.spoiled(way), ThreadPoolExecutor() as both:
+        for said in chain.from_iterable(both.map(refusals, (engine, bench.engine(timeout=_TIMEOUT)))):
+            assert said
+            assert standing.spec.token not in said
+            assert new.spec.token not in said
     until(lambda: standing.observe(engine))  # it recovers by itself
     stays(lambda: standing.states(engine.observe()[standing.spec.run_name]) == [LearnerState.RUNNING] * 2, 2.0)
     assert standing.api.agents == _BOTH
@@ -88,8 +92,9 @@ def test_after_its_streams_were_cut_an_engine_still_sees_what_is_new(
 
 
 def _changes_of_a_launch(case: Case) -> int:
+    """Of two learners; these need not start for it."""
     with case.proxy.counted() as requests:
-        case.run(learners=2).launch()
+        case.run(learners=2, **case.bench.late()).launch()
     return sum(request.changes for request in requests)
 
 

@@ -30,11 +30,14 @@ _FLAGS = {"WEFT_KUBE_KCM_FLAGS": "--node-monitor-grace-period=16s"}
 _GROUPS = {
     "clusterrolebindings": "apis/rbac.authorization.k8s.io/v1",
     "clusterroles": "apis/rbac.authorization.k8s.io/v1",
+    "customresourcedefinitions": "apis/apiextensions.k8s.io/v1",
     "jobs": "apis/batch/v1",
     "networkpolicies": "apis/networking.k8s.io/v1",
     "workloads": "apis/kueue.x-k8s.io/v1beta1",
 }
 """Of the kinds that are not of the core's group."""
+_CLUSTER_WIDE = {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace"}
+_MERGE, _APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 MISSING = f"NOT RUN: no Kubernetes ({_FOLDER} is not there; WEFT_KUBERNETES_DIR names another folder)"
 NOT_ROOT = "NOT RUN: no Kubernetes (the cluster's scripts want root)"
 
@@ -161,22 +164,48 @@ class Cluster:
         assert not check or done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
         return done.stdout
 
-    def request(self, method: str, path: str, body: Any = None, **query: str) -> dict[str, Any] | None:
+    def request(
+        self, method: str, path: str, body: Any = None, form: str = "application/json", **query: str
+    ) -> dict[str, Any] | None:
         """The API server's answer, None if there is no such thing. A hundred of these cost as much as one kubectl."""
         self._client = self._client or self.api()
         answer = self._client.rest_client.pool_manager.request(
             method,
             f"{self._client.configuration.host}/{path}?{urlencode(query)}",
             body=None if body is None else json.dumps(body),
-            headers={"Content-Type": "application/json"},
+            headers={"Content-Type": form},
             timeout=60,
         )
-        assert answer.status < 300 or answer.status == 404, f"{method} {path}: {answer.data.decode()}"
+        if answer.status == 404:
+            return None
+        assert answer.status < 300, f"{method} {path}: {answer.data.decode()}"
         found: dict[str, Any] = json.loads(answer.data)
-        return None if answer.status == 404 else found
+        return found
 
     def get(self, kind: str, name: str, namespace: str) -> dict[str, Any] | None:
         return self.request("GET", f"{_place(kind, namespace)}/{name}")
+
+    def create(self, found: dict[str, Any], namespace: str = "") -> None:
+        assert self.request("POST", _collection(found, namespace), found)
+
+    def check(self, found: dict[str, Any], namespace: str) -> None:
+        """See that the server would take an object whose every field it knows; nothing is made."""
+        path = f"{_collection(found, namespace)}/{found['metadata']['name']}"
+        options = {"dryRun": "All", "fieldManager": "tests", "force": "true"}
+        assert self.request("PATCH", path, found, _APPLY, **options), f"the cluster knows no {found['kind']}"
+
+    def patch(self, kind: str, name: str, change: dict[str, Any], namespace: str = "") -> None:
+        """Merge a change into an object; None removes."""
+        assert self.request("PATCH", f"{_place(kind, namespace)}/{name}", change, _MERGE), f"there is no {kind}/{name}"
+
+    def label(self, node: str, **labels: str | None) -> None:
+        """Set labels `weft.test/…` of a node, or remove those that are None."""
+        self.patch("nodes", node, {"metadata": {"labels": {f"weft.test/{name}": to for name, to in labels.items()}}})
+
+    def delete(self, kind: str, name: str, namespace: str = "", **options: str) -> None:
+        """``gracePeriodSeconds="0"`` removes a pod at once."""
+        gone = self.request("DELETE", f"{_place(kind, namespace)}/{name}", **options)
+        assert gone, f"there is no {kind}/{name}"
 
     def items(self, kinds: str, namespace: str = "", selector: str = "") -> list[dict[str, Any]]:
         """Objects of some kinds (plurals, with commas) in a namespace, or in all."""
@@ -320,6 +349,15 @@ def _is_alive(record: Path) -> bool:
 def _place(kind: str, namespace: str) -> str:
     within = f"namespaces/{namespace}/" if namespace else ""
     return f"{_GROUPS.get(kind, 'api/v1')}/{within}{kind}"
+
+
+def _collection(found: dict[str, Any], namespace: str) -> str:
+    """The path to which an object like this is posted."""
+    version, kind = found["apiVersion"], found["kind"].lower()
+    plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}es" if kind.endswith("s") else f"{kind}s"
+    named = found["metadata"].get("namespace", namespace)
+    within = "" if found["kind"] in _CLUSTER_WIDE else f"namespaces/{named}/"
+    return f"{'apis' if '/' in version else 'api'}/{version}/{within}{plural}"
 
 
 def _cpus(quantity: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import shlex
@@ -15,6 +16,7 @@ from pathlib import Path
 from tests.kubernetes.cluster import REPOSITORY, Cluster
 
 from weft_core import __version__
+from weft_workers.environments import EnvironmentBuilder
 
 _AGENT = REPOSITORY / "trainer_images" / "runtime" / "weft_trainer"
 _PYTHON = "/usr/bin/python3"  # of the test images' base
@@ -74,16 +76,10 @@ def load_agent(cluster: Cluster, repository: str = "weft") -> str:
     return name
 
 
+@functools.cache
 def _environment(image: str) -> Path:
     """The image's environment, built if need be."""
-    done = subprocess.run(
-        [sys.executable, "-m", "weft_workers.environments", "python", image],
-        env={**os.environ, "WEFT_ENVIRONMENTS_DIR": _ENVIRONMENTS},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return Path(done.stdout.strip()).parents[1]
+    return EnvironmentBuilder(Path(_ENVIRONMENTS)).build(image).python.parents[1]
 
 
 def _mark(environment: Path) -> str:

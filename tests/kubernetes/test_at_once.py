@@ -8,11 +8,11 @@ from tests.e2e.stack import eventually, lines
 from tests.kubernetes.cluster import asked_cpus
 from tests.kubernetes.stack import KubeStack, outcomes
 
-JOBS, CPUS = 20, 0.25
+JOBS, CPUS = 10, 0.5
 
 
 def test_many_small_jobs_at_once(on_kube: KubeStack) -> None:
-    """All run, several at a time, and admission never starts what does not fit: of two nodes with room for eight each
+    """All run, several at a time, and admission never starts what does not fit: of two nodes with room for four each
     it has to know what runs on which."""
     there = sum(on_kube.cluster.cpus().values())
     client = on_kube.stack.client

@@ -69,6 +69,15 @@ class KubeBench:
     def get(self, kind: str, name: str) -> Json | None:
         return self.kube.get(kind, name, self.namespace)
 
+    def create(self, found: Json) -> None:
+        self.kube.create(found, self.namespace)
+
+    def patch(self, kind: str, name: str, change: Json) -> None:
+        self.kube.patch(kind, name, change, self.namespace)
+
+    def delete(self, kind: str, name: str, **options: str) -> None:
+        self.kube.delete(kind, name, self.namespace, **options)
+
     def things(self, run_name: str, namespace: str | None = None) -> list[str]:
         """Names of what is left of a run, with the uids; but for the objects of pods that have ended and go."""
         found = self.kube.items("secrets,networkpolicies,pods", namespace or self.namespace, f"weft.dev/run={run_name}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 import signal
 import time
@@ -55,15 +54,15 @@ def account(bench: KubeBench, *, everywhere: bool = True) -> Path:
                 "subjects": [subject],
             },
         ]
-    listed = {"apiVersion": "v1", "kind": "List", "items": objects}
-    bench.kube.kubectl("apply", "-f", "-", stdin=json.dumps(listed))
+    for made in objects:
+        bench.kube.create(made)
     token = {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {"name": "weft-token", "annotations": {"kubernetes.io/service-account.name": "weft"}},
         "type": "kubernetes.io/service-account-token",
     }
-    bench.kube.kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(token))
+    bench.create(token)
     found = until(lambda: (bench.get("secrets", "weft-token") or {}).get("data", {}).get("token"), PATIENCE)
     theirs = yaml.safe_load(bench.kube.kubeconfig.read_text())
     theirs["users"] = [
@@ -91,8 +90,8 @@ def test_no_more_rights_than_these_are_needed(bench: KubeBench) -> None:
             engine.stop(stopped.run_name, timedelta(seconds=20))
         bench.gone(spec)
     finally:
-        for kind in ("clusterrole", "clusterrolebinding"):
-            bench.kube.kubectl("delete", kind, bench.namespace, check=False)
+        for kind in ("clusterroles", "clusterrolebindings"):
+            bench.kube.delete(kind, bench.namespace)
 
 
 def test_a_right_that_is_missing_is_named(bench: KubeBench) -> None:
@@ -179,7 +178,7 @@ def test_a_lost_node(bench: KubeBench) -> None:
     """Nobody knows of its learners; a stop forgets them when the grace is over; when it is back they were lost."""
     node = bench.kube.nodes[1]
     for n in (0, 1):
-        bench.kube.kubectl("label", "node", bench.kube.nodes[n], "--overwrite", f"weft.test/n={n}")
+        bench.kube.label(bench.kube.nodes[n], n=str(n))
     engine = bench.new_engine(node_selector={"weft.test/n": "1"})
     stopped, kept = bench.spec(), bench.spec(run_name="weft-kept-1", job_id="kept")
     for spec in (stopped, kept):
@@ -205,7 +204,8 @@ def test_a_lost_node(bench: KubeBench) -> None:
         assert bench.observe(kept)
     finally:
         bench.kube.up(nodes=2)
-        bench.kube.kubectl("label", "nodes", "--all", "weft.test/n-")
+        for each in bench.kube.nodes:
+            bench.kube.label(each, n=None)
     learner = bench.exited(kept)
     assert learner.interrupted
     assert "node" in learner.reason

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
 
 from tests.workers.engines.kubernetes.bench import PATIENCE, SLOW, STUBBORN, KubeBench, until
@@ -87,8 +86,7 @@ def test_a_drained_pod_is_interrupted(bench: KubeBench) -> None:
     bench.running(spec)
     name = f"{spec.run_name}-1"
     eviction = {"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": name}}
-    path = f"/api/v1/namespaces/{bench.namespace}/pods/{name}/eviction"
-    bench.kube.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
+    assert bench.kube.request("POST", f"api/v1/namespaces/{bench.namespace}/pods/{name}/eviction", eviction)
 
     def first() -> LearnerState | None:
         seen = bench.observe(spec)
@@ -113,7 +111,7 @@ def test_a_pod_that_is_removed_at_once_is_interrupted_for_who_saw_it(bench: Kube
     bench.engine.launch(spec)
     bench.running(spec)
     name = f"{spec.run_name}-1"
-    bench.kube.kubectl("delete", "pod", "-n", bench.namespace, name, "--grace-period=0", "--force")
+    bench.delete("pods", name, gracePeriodSeconds="0")
     learner = bench.exited(spec)
     assert learner.interrupted
     assert learner.reason.startswith("its pod was deleted")
@@ -129,7 +127,7 @@ def test_a_pod_that_is_removed_at_once_is_interrupted_for_who_saw_it(bench: Kube
 def test_what_is_left_of_an_attempt_without_pods_is_seen_and_stopped(bench: KubeBench) -> None:
     spec = bench.spec()
     bench.new_engine().launch(spec)
-    bench.kube.kubectl("delete", "pods", "--all", "-n", bench.namespace, "--grace-period=0", "--force")
+    bench.delete("pods", f"{spec.run_name}-1", gracePeriodSeconds="0")
     seen = until(lambda: bench.observe(spec, bench.new_engine()), PATIENCE)
     assert seen.learners == {}
     bench.engine.stop(spec.run_name, NOW)
@@ -138,24 +136,22 @@ def test_what_is_left_of_an_attempt_without_pods_is_seen_and_stopped(bench: Kube
 
 def test_kueue_lets_go_of_pods_that_never_ran(bench: KubeBench) -> None:
     """Kueue is played by the test: a finalizer on the pods, which goes with the group's Workload."""
-    bench.kube.kubectl("apply", "-f", "-", stdin=json.dumps(_WORKLOADS))
-    bench.kube.kubectl("wait", "--for=condition=Established", "crd/workloads.kueue.x-k8s.io", "--timeout=60s")
+    bench.kube.create(_WORKLOADS)
+    until(lambda: bench.kube.request("GET", "apis/kueue.x-k8s.io/v1beta1/workloads"), PATIENCE)  # else: 404
     engine = bench.new_engine(queue="team")
     spec = bench.spec(cpus=64, learners=2)
     try:
         engine.launch(spec)
         workload = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Workload", "metadata": {"name": spec.run_name}}
-        bench.kube.kubectl("apply", "-n", bench.namespace, "-f", "-", stdin=json.dumps(workload))
+        bench.create(workload)
         for n in (1, 2):
-            held = json.dumps({"metadata": {"finalizers": ["kueue.x-k8s.io/managed"]}})
-            bench.kube.kubectl("patch", "pod", "-n", bench.namespace, f"{spec.run_name}-{n}", "-p", held)
+            bench.patch("pods", f"{spec.run_name}-{n}", {"metadata": {"finalizers": ["kueue.x-k8s.io/managed"]}})
         engine.stop(spec.run_name, timedelta(seconds=60))
         assert bench.exited(spec, engine).exit_code is None
         engine.stop(spec.run_name, timedelta(seconds=60))
         assert bench.get("workloads", spec.run_name) is None
         for n in (1, 2):
-            free = json.dumps({"metadata": {"finalizers": None}})
-            bench.kube.kubectl("patch", "pod", "-n", bench.namespace, f"{spec.run_name}-{n}", "-p", free)
+            bench.patch("pods", f"{spec.run_name}-{n}", {"metadata": {"finalizers": None}})
         bench.gone(spec)
     finally:
-        bench.kube.kubectl("delete", "crd", "workloads.kueue.x-k8s.io", "--wait=false", check=False)
+        bench.kube.delete("customresourcedefinitions", "workloads.kueue.x-k8s.io")

@@ -162,27 +162,6 @@ def test_capacity_tells_ours_from_others(bench: Bench, standing: Run) -> None:
         other.wait()
 
 
-def test_several_at_once(bench: Bench) -> None:
-    runs = [bench.run("echo ready", cpus=0.1) for _ in range(4)]
-    for run in runs:
-        run.launch()
-    left = {run.name for run in runs}
-
-    def finished() -> bool:
-        for name, seen in bench.engine.observe().items():
-            if name in left and seen.learners and seen.gone:
-                assert [(learner.exit_code, learner.reason) for learner in seen.learners.values()] == [(0, "")]
-                left.discard(name)
-        return not left
-
-    until(finished, lambda: left, 600)
-    for run in runs:
-        run.stop()
-    for run in runs:
-        run.forgotten()
-    assert {run.api.calls["start"] for run in runs} == {1}
-
-
 def test_a_driver_that_is_stopped_by_hand_interrupts_its_run(bench: Bench, standing: Run) -> None:
     bench.cluster.get(f"/api/jobs/{standing.name}/stop", method="POST")
     [learner] = standing.ended().values()
