@@ -26,7 +26,7 @@ from weft_api.access.auth import COOKIE
 from weft_core.store.models import Token, User
 from weft_core.tokens import hash_token, mlflow_token
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # thousands of requests, on a machine that is busy, too
 
 TABLE = Path(__file__).parent / "callers.txt"
 WEBSOCKET = "WEBSOCKET"
