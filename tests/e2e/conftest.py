@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.e2e.desk import Desk
 from tests.e2e.stack import REPOSITORY, Stack, local_engine, running
 
 import weft
@@ -49,6 +50,11 @@ def digits(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Path:
     stack.client.data.put(folder, "default:mnist-data")
     stack.client.data.create("default:mnist-models")
     return folder
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
 
 
 @pytest.hookimpl(wrapper=True)
