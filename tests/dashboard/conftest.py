@@ -77,7 +77,8 @@ def other_site() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory, other_site: str) -> Iterator[Stack]:
-    settings = {"WEFT_API__FFDL_ORIGINS": json.dumps([other_site]), **local_engine(tmp_path_factory)}
+    engines = {"local": local_engine(tmp_path_factory)}
+    settings = {"WEFT_API__FFDL_ORIGINS": json.dumps([other_site]), "WEFT_ENGINES": json.dumps(engines)}
     with running(tmp_path_factory.mktemp("dashboard") / "home", settings) as stack:
         yield stack
 

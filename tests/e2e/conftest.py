@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.e2e.desk import Desk
 from tests.e2e.stack import REPOSITORY, Stack, local_engine, running
 
 import weft
@@ -24,11 +25,20 @@ SETTINGS = {
 }
 
 
+def engines(factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The engines of an installation: ``local``, whose programs wait for files of the tests, ``apart``, which is as by
+    default, and ``open``, which does not keep jobs of different projects apart."""
+    # Seven GPUs that are not there, for tests of what launchers make of GPUs. CPUs and memory are the machine's.
+    others = {"apart": {"type": "local", "gpus": 0}, "open": {"type": "local", "gpus": 0, "isolation": "none"}}
+    return {
+        "WEFT_ENGINES": json.dumps({"local": local_engine(factory, gpus=7), **others}),
+        "WEFT_DEFAULT_ENGINE": "local",
+    }
+
+
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    # Seven GPUs that are not there, for tests of what launchers make of GPUs. CPUs and memory are the machine's.
-    settings = SETTINGS | local_engine(tmp_path_factory, gpus=7)
-    with running(tmp_path_factory.mktemp("stack") / "home", settings) as started:
+    with running(tmp_path_factory.mktemp("stack") / "home", SETTINGS | engines(tmp_path_factory)) as started:
         yield started
 
 
@@ -40,6 +50,11 @@ def digits(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Path:
     stack.client.data.put(folder, "default:mnist-data")
     stack.client.data.create("default:mnist-models")
     return folder
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
 
 
 @pytest.hookimpl(wrapper=True)

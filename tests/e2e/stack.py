@@ -179,12 +179,10 @@ def follow_to(job: Job, *patterns: str, learner: int = 1, attempt: int | None = 
     raise AssertionError(f"{job.id} is {job.state}, and learner {learner} has not said {sought[0]!r}: {job.reason}")
 
 
-def local_engine(factory: pytest.TempPathFactory, **changes: Any) -> dict[str, str]:
-    """Settings for a local engine whose programs see the tests' folders: they wait for files there. Of the stack's home
+def local_engine(factory: pytest.TempPathFactory, **changes: Any) -> dict[str, Any]:
+    """Settings of a local engine whose programs see the tests' folders: they wait for files there. Of the stack's home
     in there they see nothing but their own."""
-    return {
-        "WEFT_ENGINES": json.dumps({"local": {"type": "local", "host_mounts": [str(factory.getbasetemp())], **changes}})
-    }
+    return {"type": "local", "host_mounts": [str(factory.getbasetemp())], **changes}
 
 
 @contextmanager

@@ -7,8 +7,8 @@ import stat
 from pathlib import Path
 
 import pytest
-from tests.e2e.conftest import SETTINGS
-from tests.e2e.stack import Stack, eventually, lines, local_engine, manifest
+from tests.e2e.conftest import SETTINGS, engines
+from tests.e2e.stack import Stack, eventually, lines, manifest
 
 STEPS = 6
 
@@ -37,8 +37,7 @@ def test_jobs_go_on_in_a_restored_installation(
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert running.refresh().state == "PROCESSING"
 
-    settings = SETTINGS | local_engine(tmp_path_factory, gpus=7)
-    other = Stack(tmp_path_factory.mktemp("restored") / "home", settings)
+    other = Stack(tmp_path_factory.mktemp("restored") / "home", SETTINGS | engines(tmp_path_factory))
     said = other.weft("restore", str(file), "--home", str(other.home), *secret).stderr
     assert "start again, from their last checkpoints" in said
     assert other.weft("status", "--home", str(other.home), check=False).returncode == 3

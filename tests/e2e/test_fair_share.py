@@ -16,11 +16,12 @@ PASSWORD = "correct-horse-battery-7"
 
 @pytest.fixture(scope="module")
 def vision(stack: Stack) -> Client:
-    """A member of another project, with four guaranteed GPUs of seven."""
+    """A member of another project, with four guaranteed GPUs of seven, and twice the weight of each other project."""
+    others = len(stack.client.projects.list())
     stack.client.users.create("iris", PASSWORD)
     stack.weft("projects", "create", "vision", "--owner", "iris", "--allow-untrusted")
     shown = stack.weft("projects", "share", "vision", "--gpus", "4", "--weight", "2").stdout
-    assert shown.split()[-6:] == ["2", "67%", "0%", "4", "gpus", "yes"]
+    assert shown.split()[-6:] == ["2", f"{2 / (2 + others):.0%}", "0%", "4", "gpus", "yes"]
     return Client(stack.client.url, Client(stack.client.url).login("iris", PASSWORD, "vision"))
 
 

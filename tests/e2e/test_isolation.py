@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from tests.e2e.stack import PROGRAMS, Stack, follow_to, lines, manifest, running
+from tests.e2e.stack import PROGRAMS, Stack, follow_to, lines, manifest
 
 import weft
 from weft import Client
@@ -27,15 +27,6 @@ _NETWORK = {
     "a service on loopback",
     "a service at the machine's address",
 }
-
-
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """With one engine that keeps jobs apart, and one that does not."""
-    engines = {"local": {"type": "local"}, "open": {"type": "local", "isolation": "none"}}
-    settings = {"WEFT_ENGINES": json.dumps(engines), "WEFT_DEFAULT_ENGINE": "local"}
-    with running(tmp_path_factory.mktemp("stack") / "home", settings) as started:
-        yield started
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +44,7 @@ def stranger(stack: Stack) -> Client:
 def test_people_hear_which_engine_does_not_keep_jobs_apart(stack: Stack) -> None:
     word = "jobs are not kept apart: its setting isolation is none"
     assert word in stack.weft("engines", "open").stdout
-    shown = stack.weft("engines", "local").stdout
+    shown = stack.weft("engines", "apart").stdout
     if isolation.obstacle():
         assert "jobs are not kept apart" in shown
     elif isolation.network_obstacle():
@@ -66,7 +57,7 @@ def test_people_hear_which_engine_does_not_keep_jobs_apart(stack: Stack) -> None
 def test_a_job_reaches_nothing_of_another_project_or_of_the_server(stack: Stack, stranger: Client) -> None:
     if obstacle := isolation.obstacle():
         pytest.skip(f"NOT RUN: this machine allows no sandbox: {obstacle}")
-    reached, own = attack(stack, stranger, "local")
+    reached, own = attack(stack, stranger, "apart")
     shared = _NETWORK if isolation.network_obstacle() else set()
     assert {name for name, success in reached.items() if success} == shared
     assert own[0] == 1, "the processes are the job's own, and the first is its agent"
@@ -77,7 +68,7 @@ def test_a_command_in_a_tunnel_reaches_no_more_than_the_program(stack: Stack, st
     """In a sandbox, the same; it sees the program's processes, and no more."""
     if obstacle := isolation.obstacle():
         pytest.skip(f"NOT RUN: this machine allows no sandbox: {obstacle}")
-    reached, own = attack(stack, stranger, "local", tunnel=True)
+    reached, own = attack(stack, stranger, "apart", tunnel=True)
     shared = _NETWORK if isolation.network_obstacle() else set()
     assert {name for name, success in reached.items() if success} == shared
     assert own[0] == 1
@@ -118,7 +109,7 @@ def test_projects_share_the_store_and_no_object(stack: Stack, stranger: Client, 
         },
     ]
     # The project `default` has its buckets without a prefix.
-    wanted = manifest("python shared_store.py pictures", engine="local", memory="256 MiB", data_stores=inputs)
+    wanted = manifest("python shared_store.py pictures", engine="apart", memory="256 MiB", data_stores=inputs)
     job = stranger.train(wanted, PROGRAMS).wait(timeout=300, check=False)
     assert job.state == "COMPLETED", [job.reason, *lines(job)]
     [line] = [text for text in lines(job) if text.startswith("FOUND")]

@@ -5,100 +5,23 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-import os
 import re
-import shutil
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import boto3
 import mlflow
-import psutil
 import pytest
 import yaml
-from tests.e2e.stack import ENVIRONMENTS, PROGRAMS, REPOSITORY, Stack, alive, embedded_s3, eventually, series
+from tests.e2e.desk import Desk
+from tests.e2e.stack import REPOSITORY, Stack, alive, embedded_s3, series
 from tests.environments import python_with
 from tests.wheels import make_wheel
 
 EXAMPLES = REPOSITORY / "examples"
-
-
-class Desk:
-    """A user's folder, with a home of its own so that nothing of it can be missed afterwards."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.home = folder / "home"
-        self.code = folder / "code"
-        self.home.mkdir()
-        shutil.copytree(PROGRAMS, self.code)
-        self.environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("WEFT_", "AWS_"))},
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "HOME": str(self.home),
-            "WEFT_ENVIRONMENTS_DIR": ENVIRONMENTS,
-        }
-
-    def manifest(self, command: str, **changes: Any) -> Path:
-        base = {
-            "name": "desk job",
-            "cpus": 0.5,
-            "memory": "512 MiB",
-            "framework": {"name": "python", "version": "3.11", "command": command},
-        }
-        path = self.code / "manifest.yml"
-        path.write_text(yaml.safe_dump(base | changes))
-        return path
-
-    def start(self, *arguments: str | Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            ["weft", "run", *map(str, arguments)],
-            cwd=self.folder,
-            env={**self.environment, **(env or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def run(self, *arguments: str | Path, code: int = 0, env: Mapping[str, str] | None = None, stdin: str = "") -> Any:
-        done = subprocess.run(
-            ["weft", "run", *map(str, arguments)],
-            cwd=self.folder,
-            env={**self.environment, **(env or {})},
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=1400,
-        )
-        assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
-        assert "Traceback" not in done.stderr
-        return done
-
-    def processes(self) -> Sequence[psutil.Process]:
-        """Whatever runs on behalf of this user."""
-
-        def ours(process: psutil.Process) -> bool:
-            words = (*process.cmdline(), *process.environ().values())
-            return process.pid != os.getpid() and any(str(self.folder) in word for word in words)
-
-        return alive(psutil.process_iter(), ours)
-
-    def nothing_is_left(self) -> None:
-        eventually(lambda: not self.processes(), f"processes are left: {self.processes()}")
-        runs = self.home / ".cache/weft/runs"
-        eventually(lambda: {entry.name for entry in runs.glob("*")} <= {".lock"}, f"in {runs}: {list(runs.glob('*'))}")
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
 
 
 def test_large_results_and_checkpoints_come_in_parts(desk: Desk) -> None:

@@ -23,7 +23,7 @@ def sweep(**changes: Any) -> dict[str, Any]:
         "parameters": {"x": {"uniform": [0, 1]}, "kind": {"values": ["a", "b"], "set": "env.KIND"}},
         "metric": "score",
         "search": "random",
-        "trials": 6,
+        "trials": 4,
         "parallel": 2,
         **changes,
     }
