@@ -32,7 +32,8 @@ class Place:
 ray.init()
 places = [Place.remote() for _ in range(2)]
 seen = sorted(ray.get([place.see.remote() for place in places]))
-found = {"seen": seen, "nodes": sorted(node["NodeName"] for node in ray.nodes()), "environment": dict(os.environ)}
+import weft_beta  # the command has installed it beside this program
+found = {"installed": weft_beta.__file__, "seen": seen, "nodes": sorted(node["NodeName"] for node in ray.nodes()), "environment": dict(os.environ)}
 pathlib.Path(os.environ["RESULT_DIR"], "found.json").write_text(json.dumps(found))
 """
 
@@ -99,15 +100,18 @@ def test_clothes(stack: Stack, clothes: Path, tmp_path: Path, example: str) -> N
 
 def test_a_cluster_of_its_own_on_a_ray_cluster(tmp_path: Path) -> None:
     """The job's packages are built on the outer cluster, whose token and address its programs never see. Both nodes of
-    the job's own cluster have the packages and the data, and what the program stores comes to S3.
+    the job's own cluster have the packages and the data, and what the program stores comes to S3. A package that the
+    command installs is in the learner's own folder.
 
     That Ray Train and Horovod run on such a cluster: above, and in tests/trainer/launchers/test_ray_launcher.py."""
     code, data = tmp_path / "code", tmp_path / "data"
     make_wheel(code / "wheels", "weft-alpha", "1.2")
+    make_wheel(code / "own", "weft-beta", "2.5")
     (code / "actors.py").write_text(_ACTORS)
     data.mkdir()
     (data / "words.txt").write_text("of the data")
-    framework = {"name": "ray", "command": "python actors.py", "packages": "weft-alpha", "wheels": "wheels/*.whl"}
+    command = "pip install --quiet --no-index --no-deps own/*.whl && python actors.py"
+    framework = {"name": "ray", "command": command, "packages": "weft-alpha", "wheels": "wheels/*.whl"}
     wanted = manifest("", engine="ray", learners=2, memory="1 GiB", framework=framework)
     wanted["data_stores"][0]["training_data"] = {"container": "words"}
     with RayCluster(cpus=4, memory=8 << 30) as cluster:
@@ -119,6 +123,7 @@ def test_a_cluster_of_its_own_on_a_ray_cluster(tmp_path: Path) -> None:
             found = json.loads(job.download_file("found.json", tmp_path / "found.json").read_text())
             assert found["seen"] == [[learner, "1.2", "of the data"] for learner in ("1", "2")]
             assert found["nodes"] == ["learner-1", "learner-2"]
+            assert job.id in found["installed"] or "/learner-" in found["installed"], found["installed"]
             assert not [name for name, value in found["environment"].items() if cluster.token in value]
             assert found["environment"]["RAY_ADDRESS"] != cluster.gcs_address
             assert job.raw["packages"]["lock"][0]["name"] == "weft-alpha"

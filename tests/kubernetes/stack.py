@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.stack import Stack, eventually, manifest, running
+from tests.e2e.stack import PROGRAMS, Stack, eventually, manifest, running
 from tests.kubernetes.cluster import Cluster, is_bygone
 from tests.kubernetes.proxy import Proxy
 
@@ -60,12 +60,12 @@ class KubeStack:
         self.stack, self.cluster, self.namespace, self.proxy = stack, cluster, namespace, proxy
         self.trained: list[weft.Job] = []
 
-    def train(self, command: str, **changes: Any) -> weft.Job:
-        """A small job on the cluster with the code of tests/e2e/programs."""
+    def train(self, command: str, code: Path = PROGRAMS, **changes: Any) -> weft.Job:
+        """A small job on the cluster; its code is that of tests/e2e/programs, unless it is given."""
         base = manifest(command, engine=ENGINE, cpus=0.1, memory="256 MiB")
         if "profile" in changes:
             base = {name: value for name, value in base.items() if name not in ("cpus", "memory")}
-        job = self.stack.train(base | changes)
+        job = self.stack.train(base | changes, code)
         self.trained.append(job)
         return job
 

@@ -93,6 +93,17 @@ def test_packages_are_built_once_and_brought_to_all_nodes(on_kube: KubeStack, tm
     assert (build.state, build.engine, build.learners) == ("COMPLETED", ENGINE, 1)
 
 
+def test_what_a_command_installs_is_its_own(on_kube: KubeStack, tmp_path: Path) -> None:
+    make_wheel(tmp_path / "wheels", "weft-beta", "2.5")
+    show = "import weft_beta; print('has', weft_beta.__version__)"
+    installs = f'pip install --quiet --no-index --no-deps wheels/*.whl && python -c "{show}"'
+    jobs = [on_kube.train(command, code=tmp_path) for command in (installs, f'python -c "{show}"')]
+    first, second = (job.wait(timeout=240, check=False) for job in jobs)
+    assert (first.state, lines(first)[-1]) == ("COMPLETED", "has 2.5")
+    assert second.state == "FAILED"
+    assert "No module named 'weft_beta'" in " ".join(lines(second))
+
+
 def test_the_same_manifest_runs_here_and_there(on_kube: KubeStack) -> None:
     jobs = [on_kube.train("python count.py 3 0", learners=2, engine=engine) for engine in ("local", ENGINE)]
     for job in [job.wait(timeout=240) for job in jobs]:

@@ -51,7 +51,7 @@ Everybody = Annotated[bool, Query(description="Users of all projects, for admini
 
 
 @router.get("/usage", summary="Show the use of the engines over time", responses=responses(FORBIDDEN))
-def get_usage(context: Ctx, who: Viewer, hours: Hours, everybody: Everybody = False) -> UsageView:
+def get_usage(context: Ctx, who: Viewer, hours: Hours = 24, everybody: Everybody = False) -> UsageView:
     """The CPUs and GPUs that attempts held, from their admission until their learners were gone. The use of an engine
     is that of all projects; the users are those of the caller's project."""
     with context.database.transaction() as session:
@@ -64,7 +64,7 @@ def get_usage(context: Ctx, who: Viewer, hours: Hours, everybody: Everybody = Fa
     response_class=Response,
     responses={200: {"content": {"text/csv": {"schema": {"type": "string"}}}}, **responses(FORBIDDEN)},
 )
-def export_usage(context: Ctx, who: Viewer, hours: Hours, everybody: Everybody = False) -> Response:
+def export_usage(context: Ctx, who: Viewer, hours: Hours = 24, everybody: Everybody = False) -> Response:
     """The columns are project, user, since, until, attempts, cpu_hours and gpu_hours."""
     with context.database.transaction() as session:
         text = as_csv(show_usage(session, who, hours, everybody))
