@@ -33,7 +33,8 @@ ray.init()
 places = [Place.remote() for _ in range(2)]
 seen = sorted(ray.get([place.see.remote() for place in places]))
 import weft_beta  # the command has installed it beside this program
-found = {"installed": weft_beta.__file__, "seen": seen, "nodes": sorted(node["NodeName"] for node in ray.nodes()), "environment": dict(os.environ)}
+nodes = sorted(node["NodeName"] for node in ray.nodes())
+found = {"installed": weft_beta.__file__, "seen": seen, "nodes": nodes, "environment": dict(os.environ)}
 pathlib.Path(os.environ["RESULT_DIR"], "found.json").write_text(json.dumps(found))
 """
 
