@@ -85,6 +85,8 @@ def _picture(browser: Browser, profile: dict[str, str], path: str, target: Path,
         page = context.new_page()
         page.goto(path)
         page.wait_for_timeout(3000)  # charts and live lists settle; a picture is no test
+        page.wait_for_function("() => !document.querySelector('.skeleton')", timeout=60_000)
+        page.wait_for_timeout(500)
         page.screenshot(path=target)
 
 

@@ -51,7 +51,7 @@ COMMANDS: dict[str, Entry] = {
     "cp": Entry("inside", "Copy files out of a learner of a running job, or into it.", JOBS),
     "forward": Entry("inside", "Make a port of a learner reachable on this machine.", JOBS),
     "ssh-config": Entry("ssh", "Print the lines of ~/.ssh/config with which `ssh JOB.weft` leads into a job.", JOBS),
-    "ssh-proxy": Entry("ssh", "Be the SSH server of a learner, for the ProxyCommand of `weft ssh-config`.", JOBS),
+    "ssh-proxy": Entry("ssh", "Serve SSH to the client that starts it: the ProxyCommand of `weft ssh-config`.", JOBS),
     "label": Entry("jobs", "Set and remove labels of a job.", JOBS),
     "halt": Entry("jobs", "Stop a job; it keeps its checkpoints and can be resumed.", JOBS),
     "resume": Entry("jobs", "Queue a halted or failed job again, from its last checkpoint.", JOBS),

@@ -79,9 +79,9 @@ def notebook(
 ) -> None:
     """Start JupyterLab as a job, and open its page.
 
-    The page comes through a tunnel, with a token that never leaves the learner
-    but for you. Ctrl-C closes the tunnel; the job runs on until `weft halt`, or
-    until nothing has happened for as long as --idle says.
+    The page comes through a tunnel, with a token that is in neither the
+    manifest nor the log. Ctrl-C closes the tunnel; the job runs on until
+    `weft halt`, or until it has had no activity for the time of --idle.
 
     JupyterLab works in the job's checkpoints: its files survive the loss of the
     learner, and `weft resume`. At the end they are in the results, too.

@@ -66,7 +66,7 @@ def ssh_proxy(
     ctx: typer.Context,
     host: Annotated[str, typer.Argument(metavar="[N.]JOB[.weft]", help="The job, and the number of the learner.")],
 ) -> None:
-    """Be the SSH server of a learner, for the ProxyCommand of `weft ssh-config`."""
+    """Serve SSH to the client that starts it: the ProxyCommand of `weft ssh-config`."""
     _need_asyncssh()
     from weft.ssh import host_key, serve
 

@@ -7,7 +7,7 @@ import type { components } from "../../api/schema";
 import { Confirm } from "../../ui/Dialog";
 import { Empty } from "../../ui/Empty";
 import { ErrorNote } from "../../ui/ErrorNote";
-import { ago, dateTime } from "../../ui/format";
+import { ago, dateTime, value } from "../../ui/format";
 import { FormDialog } from "../../ui/FormDialog";
 import { Loading } from "../../ui/Loading";
 import { Table } from "../../ui/Table";
@@ -35,6 +35,7 @@ export function TokensPage() {
   const tokens = [...(data?.tokens ?? [])].sort(
     (a, b) => Number(b.current) - Number(a.current) || a.kind.localeCompare(b.kind),
   );
+  const budgets = tokens.some((token) => token.budget);
   return (
     <>
       <div className="page-head">
@@ -65,6 +66,7 @@ export function TokensPage() {
                 "Made",
                 "Last used",
                 "Ends",
+                ...(budgets ? ["GPU-hours"] : []),
                 { name: "Do", hidden: true },
               ]}
             >
@@ -84,6 +86,11 @@ export function TokensPage() {
                   </td>
                   <td>{token.last_used_at ? <Time at={token.last_used_at}>{ago(token.last_used_at)}</Time> : "never"}</td>
                   <td className="nowrap">{token.expires_at ? dateTime(token.expires_at) : "never"}</td>
+                  {budgets && (
+                    <td className="nowrap" title={token.budget ? `${value(token.budget.reserved)} reserved` : undefined}>
+                      {token.budget ? `${value(token.budget.used)} of ${value(token.budget.gpu_hours)}` : "–"}
+                    </td>
+                  )}
                   <td className="right">
                     <button
                       type="button"
@@ -115,14 +122,23 @@ export function TokensPage() {
               hint: "The most that it may do. A viewer reads, an editor also submits.",
             },
             { name: "days", label: "Ends after days", type: "number", min: 1, placeholder: "never", first: "90" },
+            {
+              name: "hours",
+              label: "Budget in GPU-hours",
+              type: "number",
+              min: 0.1,
+              placeholder: "none",
+              hint: "What its jobs may use in all. They are halted with a checkpoint when it is used up.",
+            },
           ]}
-          submit={async ({ name = "", days, role }) => {
+          submit={async ({ name = "", days, role, hours }) => {
             const token = await body(
               api.POST("/api/v1/tokens", {
                 body: {
                   name,
                   expires_in_days: days ? Number(days) : null,
                   role: ROLES.find((known) => known === role) ?? null,
+                  gpu_hours: hours ? Number(hours) : null,
                 },
               }),
             );
