@@ -4,13 +4,29 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from tests.kubernetes.stack import KubeStack, outcomes, processing, starts, when
 
 import weft
+
+
+@pytest.fixture(scope="module")
+def begun(on_kube: KubeStack, no_such_image: weft.Job) -> Mapping[str, weft.Job]:
+    """Jobs of the tests below, which are begun together: most of their time is waiting for pods."""
+    return {
+        "one of two": on_kube.train('[ "$LEARNER_ID" = 1 ] && sleep 600; echo last words; exit 7', learners=2),
+        "memory": on_kube.train("python hog.py"),
+        "storage": on_kube.train("head -c 64M /dev/zero > big; sleep 600", storage="20 MiB"),
+        "killed": on_kube.train("exec python steps.py 30 0.1 10", learners=2, retries=1, checkpoint={"every": "1s"}),
+        "no such image": no_such_image,
+        "no registry": custom(on_kube, "registry.invalid/nobody/nothing:1"),
+        "no name": custom(on_kube, "registry.invalid/Not_An_Image"),
+        "no class": on_kube.train("true", profile="unknown-class"),
+        "too large": on_kube.train("true", cpus=64),
+    }
 
 
 def failed(job: weft.Job) -> weft.Job:
@@ -20,30 +36,29 @@ def failed(job: weft.Job) -> weft.Job:
     return job
 
 
-def test_a_command_that_fails_on_one_of_two(on_kube: KubeStack) -> None:
-    job = failed(on_kube.train('[ "$LEARNER_ID" = 1 ] && sleep 600; echo last words; exit 7', learners=2))
+def test_a_command_that_fails_on_one_of_two(begun: Mapping[str, weft.Job]) -> None:
+    job = failed(begun["one of two"])
     assert job.reason.startswith("learner 2: exit code 7")
     assert "last words" in job.reason
     assert job.attempts[-1].exit_code == 7
 
 
-def test_a_learner_that_the_kernel_kills_for_memory(on_kube: KubeStack) -> None:
-    job = failed(on_kube.train("python hog.py"))
+def test_a_learner_that_the_kernel_kills_for_memory(on_kube: KubeStack, begun: Mapping[str, weft.Job]) -> None:
+    job = failed(begun["memory"])
     assert job.reason.startswith("learner 1 was killed: out of memory (limit 256 MiB)"), job.reason
     assert "out of memory (limit 256 MiB)" in on_kube.shown(job)
 
 
-def test_a_learner_that_writes_more_than_its_storage(on_kube: KubeStack) -> None:
-    job = failed(on_kube.train("head -c 64M /dev/zero > big; sleep 600", storage="20 MiB"))
+def test_a_learner_that_writes_more_than_its_storage(on_kube: KubeStack, begun: Mapping[str, weft.Job]) -> None:
+    job = failed(begun["storage"])
     assert job.reason.startswith("learner 1 was evicted: it used more storage than it has: "), job.reason
     assert outcomes(job) == ["FAILED"]
     assert job.failures == 1
     assert "evicted: it used more storage than it has" in on_kube.shown(job)
 
 
-def test_a_gang_whose_learner_is_killed_goes_on_from_its_checkpoint(on_kube: KubeStack) -> None:
-    job = on_kube.train("exec python steps.py 30 0.1 10", learners=2, retries=1, checkpoint={"every": "1s"})
-    job = job.wait(timeout=240)
+def test_a_gang_whose_learner_is_killed_goes_on_from_its_checkpoint(begun: Mapping[str, weft.Job]) -> None:
+    job = begun["killed"].wait(timeout=240)
     assert outcomes(job) == ["FAILED", "SUCCEEDED"]
     assert job.attempts[0].reason.startswith("learner 2 was killed by signal 9 (SIGKILL)")
     assert starts(job)[0] == 0
@@ -80,30 +95,28 @@ def no_such_image(on_kube: KubeStack) -> Iterator[weft.Job]:
         registry.shutdown()
 
 
-def test_an_image_whose_registry_does_not_answer(on_kube: KubeStack, no_such_image: weft.Job) -> None:
-    job = custom(on_kube, "registry.invalid/nobody/nothing:1")
-    job = when(job, lambda now: "image pull failed" in now.reason, "a reason")
+def test_an_image_whose_registry_does_not_answer(on_kube: KubeStack, begun: Mapping[str, weft.Job]) -> None:
+    job = when(begun["no registry"], lambda now: "image pull failed" in now.reason, "a reason")
     assert job.state == "PENDING", "it may answer yet"
     assert "learner 1: image pull failed: registry.invalid/nobody/nothing:1: " in job.reason
     assert "image pull failed" in on_kube.shown(job)
     job.halt(grace_seconds=0)
 
 
-def test_a_name_that_no_image_has(on_kube: KubeStack) -> None:
-    job = failed(custom(on_kube, "registry.invalid/Not_An_Image"))
+def test_a_name_that_no_image_has(begun: Mapping[str, weft.Job]) -> None:
+    job = failed(begun["no name"])
     assert "'registry.invalid/Not_An_Image' is no valid name of an image" in job.reason
     assert job.error_code == "S103"
     assert len(job.attempts) == 1, "no retry could help"
 
 
-def test_what_the_api_server_refuses(on_kube: KubeStack) -> None:
-    job = failed(on_kube.train("true", profile="unknown-class"))
+def test_what_the_api_server_refuses(begun: Mapping[str, weft.Job]) -> None:
+    job = failed(begun["no class"])
     assert "no PriorityClass with name no-such-class was found" in job.reason, job.reason
 
 
-def test_more_than_any_node_has_waits_and_says_so(on_kube: KubeStack) -> None:
-    job = on_kube.train("true", cpus=64)
-    job = when(job, lambda now: "does not fit" in now.reason, "a reason")
+def test_more_than_any_node_has_waits_and_says_so(on_kube: KubeStack, begun: Mapping[str, weft.Job]) -> None:
+    job = when(begun["too large"], lambda now: "does not fit" in now.reason, "a reason")
     assert job.state == "QUEUED"
     assert "asks 64 CPUs a learner, the largest node of engine kubernetes has " in job.reason
     assert "waits for nodes to join" in job.reason
@@ -128,8 +141,8 @@ def test_a_gang_that_does_not_fit_now_says_for_what_it_waits(on_kube: KubeStack)
     assert [job.wait(timeout=120, check=False).state for job in (gang, holder)] == ["HALTED", "HALTED"]
 
 
-def test_an_image_that_does_not_exist(on_kube: KubeStack, no_such_image: weft.Job) -> None:
-    job = failed(no_such_image)
+def test_an_image_that_does_not_exist(on_kube: KubeStack, begun: Mapping[str, weft.Job]) -> None:
+    job = failed(begun["no such image"])
     image = job.manifest["framework"]["version"]
     assert job.reason.startswith(f"image pull failed: {image}: "), job.reason
     assert "not found" in job.reason

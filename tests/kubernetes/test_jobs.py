@@ -5,8 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
 from tests.e2e.stack import REPOSITORY, eventually, lines, saw
 from tests.kubernetes.stack import ENGINE, RESUMES, TICKS, KubeStack, outcomes, processing, starts
 from tests.wheels import make_wheel, private_index
@@ -52,8 +54,25 @@ def test_two_learners_of_horovod_train_mnist_from_s3_to_s3(
         assert any(name.endswith("model.pt") for name in archive.namelist())
 
 
-def test_what_a_learner_may_do_in_its_pod(on_kube: KubeStack) -> None:
-    job = on_kube.train(_LOOK).wait(timeout=120)
+@pytest.fixture(scope="module")
+def begun(on_kube: KubeStack, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, weft.Job]:
+    """Jobs of the tests below, which are begun together: most of their time is waiting for pods."""
+    code = tmp_path_factory.mktemp("code")
+    make_wheel(code / "wheels", "weft-beta", "2.5")
+    show = "python -c \"import weft_beta; print('has', weft_beta.__version__)\""
+    installs = f"pip install --quiet --no-index --no-deps wheels/*.whl && {show}"
+    count = "python count.py 3 0"
+    return {
+        "looks": on_kube.train(_LOOK),
+        "installs": on_kube.train(installs, code),
+        "installs nothing": on_kube.train(show, code),
+        "here": on_kube.train(count, learners=2, engine="local"),
+        "there": on_kube.train(count, learners=2),
+    }
+
+
+def test_what_a_learner_may_do_in_its_pod(begun: Mapping[str, weft.Job]) -> None:
+    job = begun["looks"].wait(timeout=240)
     said = lines(job)
     assert said[0] == "10001"
     assert sum("Read-only file system" in line for line in said) == 2
@@ -93,20 +112,15 @@ def test_packages_are_built_once_and_brought_to_all_nodes(on_kube: KubeStack, tm
     assert (build.state, build.engine, build.learners) == ("COMPLETED", ENGINE, 1)
 
 
-def test_what_a_command_installs_is_its_own(on_kube: KubeStack, tmp_path: Path) -> None:
-    make_wheel(tmp_path / "wheels", "weft-beta", "2.5")
-    show = "import weft_beta; print('has', weft_beta.__version__)"
-    installs = f'pip install --quiet --no-index --no-deps wheels/*.whl && python -c "{show}"'
-    jobs = [on_kube.train(command, code=tmp_path) for command in (installs, f'python -c "{show}"')]
-    first, second = (job.wait(timeout=240, check=False) for job in jobs)
+def test_what_a_command_installs_is_its_own(begun: Mapping[str, weft.Job]) -> None:
+    first, second = (begun[name].wait(timeout=240, check=False) for name in ("installs", "installs nothing"))
     assert (first.state, lines(first)[-1]) == ("COMPLETED", "has 2.5")
     assert second.state == "FAILED"
     assert "No module named 'weft_beta'" in " ".join(lines(second))
 
 
-def test_the_same_manifest_runs_here_and_there(on_kube: KubeStack) -> None:
-    jobs = [on_kube.train("python count.py 3 0", learners=2, engine=engine) for engine in ("local", ENGINE)]
-    for job in [job.wait(timeout=240) for job in jobs]:
+def test_the_same_manifest_runs_here_and_there(begun: Mapping[str, weft.Job]) -> None:
+    for job in (begun[name].wait(timeout=240) for name in ("here", "there")):
         assert lines(job, 1) == lines(job, 2) == ["line 0", "line 1", "line 2"]
         assert {"learner-1.txt", "learner-2.txt"} <= {file.path for file in job.files()}
 

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -44,7 +44,12 @@ class Learner:
         """The process, its address and its token."""
         with self.log.open("w") as log:
             process = subprocess.Popen(
-                [*self.command, "--idle", "7200"], cwd=self.code, env=self.environment, stdout=log, stderr=log
+                [*self.command, "--idle", "7200"],
+                cwd=self.code,
+                env=self.environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
         try:
             told = subprocess.run(
@@ -53,7 +58,8 @@ class Learner:
             address = json.loads(told.stdout)
             yield process, f"http://127.0.0.1:{address['port']}", address["token"]
         finally:
-            process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # JupyterLab, too
             process.wait()
 
 
