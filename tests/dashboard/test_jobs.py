@@ -299,7 +299,7 @@ def test_rerun_with_another_manifest_halt_and_resume(
     assert faults(page) == []
     rerun.click()
     expect(page.get_by_text("Rerun of")).to_be_visible()
-    expect(page.get_by_role("region", name="About")).not_to_contain_text("Labels")
+    expect(page.get_by_role("region", name="About").get_by_role("button", name="Remove the label")).to_have_count(0)
     expect(page.locator(".page-head .state")).to_have_text("PROCESSING", timeout=120_000)
     page.get_by_role("button", name="Halt").click()
     page.get_by_label("Grace in seconds").fill("1")

@@ -11,7 +11,7 @@ from collections import defaultdict
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Float, Integer, Select, case, cast, func, literal, or_, select, union_all
+from sqlalchemy import CTE, ColumnElement, Float, Integer, Select, case, cast, func, select, union_all
 from sqlalchemy.orm import Session
 
 from weft_api.access.auth import Principal
@@ -53,38 +53,43 @@ def as_csv(usage: UsageView) -> str:
 
 
 def _people(session: Session, since: datetime, until: datetime, project_id: str | None) -> list[PersonUse]:
-    begin = func.greatest(Attempt.created_at, since)
-    end = func.least(func.coalesce(Attempt.ended_at, until), until)
+    attempts = _attempts(since, project_id)
+    begin = func.greatest(attempts.c.created_at, since)
+    end = func.least(func.coalesce(attempts.c.ended_at, until), until)
     held = cast(func.greatest(func.extract("epoch", end - begin), 0), Float) / 3600
-    gpu_hours = func.sum(held * _GPUS).label("gpu_hours")
-    cpu_hours = func.sum(held * _CPUS).label("cpu_hours")
+    gpu_hours = func.sum(held * attempts.c.gpus).label("gpu_hours")
+    cpu_hours = func.sum(held * attempts.c.cpus).label("cpu_hours")
     rows = (
         select(Project.name, User.name, func.count(), cpu_hours, gpu_hours)
-        .select_from(Attempt)
-        .join(Job, Job.id == Attempt.job_id)
-        .join(Project, Project.id == Attempt.project_id)
+        .select_from(attempts)
+        .join(Job, Job.id == attempts.c.job_id)
+        .join(Project, Project.id == attempts.c.project_id)
         .join(User, User.id == Job.user_id)
-        .where(_within(since))
         .group_by(Project.name, User.name)
         .order_by(gpu_hours.desc(), cpu_hours.desc(), Project.name, User.name)
     )
-    if project_id is not None:
-        rows = rows.where(Attempt.project_id == project_id)
     return [
         PersonUse(project=project, user=user, attempts=attempts, cpu_hours=cpus, gpu_hours=gpus)
         for project, user, attempts, cpus, gpus in session.execute(rows)
     ]
 
 
-def _within(since: datetime) -> Any:
-    return or_(Attempt.ended_at.is_(None), Attempt.ended_at > since)
+def _attempts(since: datetime, project_id: str | None = None) -> CTE:
+    """Those that have not ended, and those that have ended since: each part along an index of its own."""
+    columns = (Attempt.job_id, Attempt.project_id, Attempt.engine, Attempt.created_at, Attempt.ended_at)
+    rows = select(*columns, _CPUS.label("cpus"), _GPUS.label("gpus"))
+    if project_id is not None:
+        rows = rows.where(Attempt.project_id == project_id)
+    return union_all(rows.where(Attempt.ended_at.is_(None)), rows.where(Attempt.ended_at > since)).cte("held")
 
 
 def _engines(session: Session, since: datetime, until: datetime) -> list[EngineUse]:
     """The mean amounts held in each of equal parts of the time. An attempt adds its amount where it begins and takes it
-    away where it ends, so that the database reads each attempt twice, however long it lasts."""
+    away where it ends, so that an attempt costs the same however long it lasts."""
     width = (until - since) / _POINTS
-    edges = union_all(_edges(Attempt.created_at, since, 1), _edges(Attempt.ended_at, since, -1)).subquery()
+    attempts = _attempts(since)
+    begun, ended = (_edges(attempts, *edge) for edge in ((attempts.c.created_at, 1), (attempts.c.ended_at, -1)))
+    edges = union_all(begun, ended.where(attempts.c.ended_at.is_not(None))).subquery()
     offset = cast(func.extract("epoch", edges.c.at - since), Float) / width.total_seconds()
     part = func.greatest(0, func.least(_POINTS - 1, cast(func.floor(offset), Integer)))
     rest = case((offset < 0, 1.0), else_=func.least(1.0, part + 1 - offset))  # of the part, behind the edge
@@ -112,6 +117,6 @@ def _engines(session: Session, since: datetime, until: datetime) -> list[EngineU
     return engines
 
 
-def _edges(at: Any, since: datetime, sign: int) -> Select[Any]:
-    rows = select(Attempt.engine, at.label("at"), (_CPUS * literal(sign)).label("cpus"), (_GPUS * sign).label("gpus"))
-    return rows.where(_within(since), at.is_not(None))
+def _edges(attempts: CTE, at: ColumnElement[datetime], sign: int) -> Select[Any]:
+    held = (attempts.c.cpus * sign).label("cpus"), (attempts.c.gpus * sign).label("gpus")
+    return select(attempts.c.engine, at.label("at"), *held)

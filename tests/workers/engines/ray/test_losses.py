@@ -39,7 +39,8 @@ def test_a_gang_that_is_lost_piece_by_piece(bench: Bench, tmp_path: Path) -> Non
     os.kill(agent, signal.SIGKILL)
     seen = run.wait(lambda seen: seen.learners[1].state is LearnerState.EXITED)
     assert seen.learners[1].exit_code == -9
-    assert seen.learners[1].reason == "killed by signal 9 (SIGKILL)"
+    # The machine counts processes that it kills for memory: another one may be killed meanwhile.
+    assert seen.learners[1].reason.removesuffix(", probably out of memory") == "killed by signal 9 (SIGKILL)"
     assert not seen.learners[1].interrupted
     assert seen.learners[0].state is seen.learners[2].state is LearnerState.RUNNING
     until(lambda: not processes_with(run.api.url, "WEFT_RANK=1"), run.describe)
