@@ -96,7 +96,7 @@ class Double:
                 )
                 outer._answer(self, seen)
 
-            do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = _any  # noqa: N815
+            do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = do_HEAD = _any  # noqa: N815
 
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
                 """Say nothing."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -78,7 +79,7 @@ async def _plan_and_submit(api: Api, call: Call, refused: Call) -> None:
 
     waiting = await call("why_waiting", job=job_id)
     assert "reason: waiting for admission" in waiting
-    assert "place in the queue of engine local: 1" in waiting
+    assert re.search(r"place in the queue of engine local: \d+", waiting)  # other tests' jobs wait, too
     assert waiting.endswith("Next: why_waiting again later, or halt if it should not run")
 
     attempt = api.attempt(job_id)

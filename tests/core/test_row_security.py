@@ -29,6 +29,7 @@ from weft_core.store.models import (
     JobLabel,
     JobMetric,
     LogCursor,
+    MlflowRun,
     Project,
     Queue,
     QueueChange,
@@ -387,6 +388,8 @@ def test_a_view_for_lists_shows_the_transactions_project_only(confined: Database
         for job in session.scalars(select(Job)):
             session.add(JobMetric(job_id=job.id, name="loss", project_id=job.project_id, rank=0))
             session.add(JobLabel(job_id=job.id, key="a", value="b", project_id=job.project_id, created_at=func.now()))
+            own = {"id": job.id, "job_id": job.id, "project_id": job.project_id}
+            session.add(MlflowRun(**own, experiment_id="1", user="ann", status="FINISHED", start_time=0))
     rows = text(f"select project_id from {view}")
     for project in (OURS, THEIRS):
         with confined.transaction() as session:
