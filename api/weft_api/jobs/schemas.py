@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StringConstraints
 
 from weft_api.metrics.schemas import BestAndLast
 from weft_core.launch import Resources
@@ -322,7 +322,9 @@ class EditBody(BaseModel):
     notes: Annotated[_Text, Field(max_length=100_000)] | None = Field(
         default=None, description="What users want to remember about the job. Lists do not search in it."
     )
-    pinned: bool | None = Field(default=None, description="Whether the job is shown above the project's other jobs.")
+    pinned: StrictBool | None = Field(
+        default=None, description="Whether the job is shown above the project's other jobs."
+    )
 
 
 class HaltBody(BaseModel):
