@@ -13,7 +13,6 @@ import { Empty } from "../../ui/Empty";
 import { ErrorNote } from "../../ui/ErrorNote";
 import { Fact } from "../../ui/Fact";
 import { ago, dateTime, plural, size, span, value } from "../../ui/format";
-import { FormDialog } from "../../ui/FormDialog";
 import { Loading } from "../../ui/Loading";
 import { Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
@@ -21,7 +20,7 @@ import { toast } from "../../ui/toast";
 import { useTitle } from "../../ui/useTitle";
 import { sourceOf } from "../code/source";
 import type { Told } from "./lineage";
-import { STAGES } from "./Register";
+import { Promote } from "./Register";
 import { judged, mainMetrics } from "./summary";
 import { TwoVersions, versionQuery } from "./TwoVersions";
 
@@ -312,34 +311,7 @@ function Ask({ name, asked, onClose }: { name: string; asked: Asked; onClose: ()
     await queries.invalidateQueries({ queryKey: ["model", name] });
     await queries.invalidateQueries({ queryKey: ["models"] });
   };
-  if (asked.what === "promote") {
-    const { version } = asked.version;
-    return (
-      <FormDialog
-        title={`Promote ${asked.version.reference}`}
-        verb="Promote"
-        fields={[
-          {
-            name: "stage",
-            label: "Stage",
-            required: true,
-            suggested: STAGES,
-            first: "production",
-            hint: "It moves here from the version that it is at.",
-          },
-        ]}
-        submit={async ({ stage = "" }) => {
-          await api.PUT("/api/v1/models/{name}/stages/{stage}", {
-            params: { path: { name, stage } },
-            body: { version: String(version) },
-          });
-          toast(`${stage} is ${asked.version.reference} now`);
-          await look();
-        }}
-        onClose={onClose}
-      />
-    );
-  }
+  if (asked.what === "promote") return <Promote version={asked.version.reference} refresh={look} onClose={onClose} />;
   if (asked.what === "demote") {
     const { stage } = asked;
     const demote = async () => {

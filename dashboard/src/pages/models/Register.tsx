@@ -6,7 +6,7 @@ import { api, body } from "../../api/client";
 import { FormDialog } from "../../ui/FormDialog";
 import { toast } from "../../ui/toast";
 
-export const STAGES = ["production", "staging", "archived"];
+const STAGES = ["production", "staging", "archived"];
 
 interface Props {
   job: string;
@@ -18,6 +18,7 @@ interface Props {
 
 export function RegisterButton({ job, models, verb = "Register …" }: Props) {
   const [open, setOpen] = useState(false);
+  const refresh = useRefresh(job);
   const [version] = models;
   return (
     <>
@@ -26,9 +27,9 @@ export function RegisterButton({ job, models, verb = "Register …" }: Props) {
       </button>
       {open &&
         (version === undefined ? (
-          <Register job={job} onClose={() => setOpen(false)} />
+          <Register job={job} refresh={refresh} onClose={() => setOpen(false)} />
         ) : (
-          <Promote job={job} version={version} onClose={() => setOpen(false)} />
+          <Promote version={version} refresh={refresh} onClose={() => setOpen(false)} />
         ))}
     </>
   );
@@ -46,8 +47,7 @@ async function promote(name: string, stage: string, version: string) {
   toast(`${stage} is ${name}@${version} now`);
 }
 
-function Register({ job, onClose }: { job: string; onClose: () => void }) {
-  const refresh = useRefresh(job);
+function Register({ job, refresh, onClose }: { job: string; refresh: () => Promise<void>; onClose: () => void }) {
   const { data } = useQuery({
     queryKey: ["models", ""],
     queryFn: ({ signal }) => body(api.GET("/api/v1/models", { params: { query: {} }, signal })),
@@ -79,8 +79,8 @@ function Register({ job, onClose }: { job: string; onClose: () => void }) {
   );
 }
 
-function Promote({ job, version, onClose }: { job: string; version: string; onClose: () => void }) {
-  const refresh = useRefresh(job);
+/** `version` is NAME@NUMBER; `refresh` reads again what the promotion changes. */
+export function Promote({ version, refresh, onClose }: { version: string; refresh: () => Promise<void>; onClose: () => void }) {
   const at = version.lastIndexOf("@");
   return (
     <FormDialog
