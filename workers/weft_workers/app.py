@@ -12,6 +12,7 @@ from weft_core.processes import die_with_parent
 from weft_core.service_log import configure_logging
 from weft_core.settings import Settings
 from weft_core.wake import STEP_QUEUE, STEP_TASK, broker_url
+from weft_workers import broker
 from weft_workers.context import Context
 from weft_workers.process import open_context
 from weft_workers.reconcile import step
@@ -40,6 +41,7 @@ def make_app(settings: Settings, installation: str) -> Celery:
         settings: of the service.
         installation: this installation's id.
     """
+    broker.use()
     app = Celery("weft", broker=broker_url(settings.redis_url.get_secret_value()), set_as_current=False)
     app.conf.update(
         task_default_queue=STEP_QUEUE,
