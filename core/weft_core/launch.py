@@ -315,3 +315,5 @@ class LearnerSpec(_Wire):
     """Seconds between two samples of system metrics; 0: no samples."""
     grace_seconds: float = 120.0
     max_runtime_seconds: float | None = None
+    keep_seconds: float = 0.0
+    """How long the learner stays for a look inside after its command has failed."""

@@ -223,6 +223,7 @@ def _defaults() -> dict[str, str]:
         "stall.action": code(Stall.model_fields["action"].default),
         "retries": str(manifest.retries),
         "max_runtime": "no limit",
+        "keep_on_failure": "learners end with their command",
         "evaluation_metrics.type": code(metrics.type),
         "evaluation_metrics.line_lookahead": str(metrics.line_lookahead),
         "evaluation_metrics.groups": "required for `regex_extractor`",

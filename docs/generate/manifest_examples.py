@@ -277,6 +277,7 @@ data_stores:
     "after[].on": "after: {job: job-7qw2ldk3m9zt, on: ended}",
     "retries": "retries: 2",
     "max_runtime": "max_runtime: 12h",
+    "keep_on_failure": "keep_on_failure: 30m",
     "env": 'env: {OMP_NUM_THREADS: "4", HOROVOD_CYCLE_TIME: "20"}',
     "secrets": "secrets: {WANDB_API_KEY: wandb}",
     "results": 'results: [model.pt, "out/**"]',

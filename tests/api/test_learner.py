@@ -220,6 +220,40 @@ def test_phases_go_forward_only_and_messages_become_events(api: Api, gang: Attem
         assert session.scalars(query).all() == ["learner 1: 12 files\ufffd"]
 
 
+def test_a_learner_that_stays_after_a_failure_says_so_once(api: Api, ann: Person) -> None:
+    job = ann.submit(HELLO + "keep_on_failure: 30m")["id"]
+    attempt = api.attempt(job)
+    agent = attempt.agents[0]
+    assert agent.start()["keep_seconds"] == 1800
+    agent.post("phase", phase="PROCESSING")
+    _not_due(api, job)
+    kept = {"exit_code": 3, "reason": "exit code 3", "last_lines": ["KeyError: 'x'"], "seconds": 1800}
+    for _ in range(2):  # an answer may be lost
+        agent.post("phase", phase="PROCESSING", kept=kept)
+    assert _is_due(api, job)
+    learner = _learner(api, attempt, 0)
+    assert (learner.phase, learner.exit_code, learner.last_lines) == ("PROCESSING", 3, "KeyError: 'x'")
+    assert learner.kept_until is not None
+    assert 1790 < (learner.kept_until - datetime.now(UTC)).total_seconds() <= 1810
+    assert [event["message"] for event in ann.http.get(f"/api/v1/jobs/{job}/events").json()["events"]].count(
+        f"learner 1: exit code 3; it stays for 30m for a look inside (weft shell {job} --learner 1; weft halt {job} "
+        "ends it)"
+    ) == 1
+    failed_at = learner.exited_at
+    agent.post("exit", exit_code=3, reason="exit code 3", last_lines=[])
+    assert _learner(api, attempt, 0).exited_at == failed_at
+
+
+def test_a_retry_comes_before_a_look_inside(api: Api, ann: Person) -> None:
+    job = ann.submit(HELLO + "keep_on_failure: 30m\nretries: 1")["id"]
+    attempt = api.attempt(job)
+    assert attempt.agents[0].start()["keep_seconds"] == 0
+    api.end_attempt(attempt)
+    with api.context.database.transaction() as session:
+        session.get_one(Job, job).failures = 1
+    assert api.attempt(job).agents[0].start()["keep_seconds"] == 1800
+
+
 def test_a_job_has_begun_when_its_program_has(api: Api, ann: Person, gang: Attempted) -> None:
     """Whether or not a worker looks at it while it runs."""
 

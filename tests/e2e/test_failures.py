@@ -39,6 +39,22 @@ def test_a_command_that_exits_with_3(stack: Stack) -> None:
     assert job.attempts[-1].exit_code == 3
 
 
+def test_a_failed_learner_stays_for_a_look_inside(stack: Stack) -> None:
+    """And its job fails by the first failure when the user is done."""
+    command = "echo $LEARNER_ID > left-behind; [ $LEARNER_ID = 2 ] && exit 3; exec sleep 3600"
+    job = stack.train(manifest(command, learners=2, keep_on_failure="30m"))
+    condition = eventually(lambda: job.refresh().condition, "that the learner is kept", 240)
+    assert condition.startswith("kept after a failure until ")
+    assert f"weft shell {job.id} --learner 2 looks inside" in condition
+    assert job.refresh().state == "PROCESSING"
+    assert stack.weft("exec", job.id, "--learner", "2", "--", "cat", "left-behind").stdout == "2\n"
+    job.halt()
+    ended = job.wait(timeout=240, check=False)
+    assert (ended.state, ended.attempts[-1].exit_code) == ("FAILED", 3)
+    assert ended.reason.startswith("learner 2: exit code 3")
+    assert ended.condition is None
+
+
 def test_a_learner_that_the_kernel_kills_for_memory(stack: Stack) -> None:
     group = MemoryGroup.make(f"weft-test-{os.getpid()}", 1 << 30)
     if group is None:

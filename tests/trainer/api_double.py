@@ -39,6 +39,7 @@ class LearnerRecord:
         self.records_sequence = 0
         self.heartbeats: list[dict[str, Any]] = []
         self.exit: dict[str, Any] | None = None
+        self.kept: Any = None
         self.storing: list[int] = []
 
     def points(self, name: str, group: str = "", kind: str = "user") -> list[tuple[Any, Any]]:
@@ -155,6 +156,7 @@ class ApiDouble:
         if body.get("message"):
             learner.messages.append(body["message"])
         learner.inputs |= body.get("inputs") or {}
+        learner.kept = body.get("kept") or learner.kept
 
     def _heartbeat(self, rank: int, learner: LearnerRecord, body: dict[str, Any]) -> Any:
         learner.heartbeats.append(body)

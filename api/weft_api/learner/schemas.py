@@ -71,6 +71,15 @@ class Origin(BaseModel):
     size: int = Field(ge=0, description="Size in bytes.")
 
 
+class Kept(BaseModel):
+    """A command that has failed, and whose learner stays for a look inside."""
+
+    exit_code: int = Field(ge=1, le=255)
+    reason: Annotated[Storable, Field(max_length=2000)] = ""
+    last_lines: list[Annotated[Storable, Field(max_length=20_000)]] = Field(default_factory=list, max_length=200)
+    seconds: float = Field(gt=0, le=86400, description="How long it stays.")
+
+
 class PhaseCall(LearnerCall):
     model_config = call_examples(phase="DOWNLOADING", message="")
 
@@ -80,6 +89,9 @@ class PhaseCall(LearnerCall):
         default=None, description="Learner 1 sends its inputs with PROCESSING. The server keeps them as lineage."
     )
     checkpoint: Origin | None = Field(default=None, description="The checkpoint that the learner starts from.")
+    kept: Kept | None = Field(
+        default=None, description="The learner's command has failed, and the learner stays for a look inside."
+    )
 
 
 class HeartbeatCall(LearnerCall):

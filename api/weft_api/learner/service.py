@@ -26,6 +26,7 @@ from weft_api.learner.schemas import (
     HeartbeatAnswer,
     HeartbeatCall,
     IdentityTokenCall,
+    Kept,
     Peer,
     Peers,
     PhaseCall,
@@ -47,6 +48,7 @@ from weft_core.store.models import ActorKind, Attempt, Job, Learner, Project
 from weft_core.store.rounds import read_rounds
 from weft_core.store.scope import Scope
 from weft_core.tracing import Attribute
+from weft_core.words import describe_exit, duration
 
 _BUSY_PERCENT = 5
 """The use of a CPU or a GPU below which a learner counts as idle."""
@@ -192,10 +194,28 @@ def phase(context: Context, token: AttemptToken, call: PhaseCall) -> None:
                 data={"learner": call.rank + 1, "phase": call.phase}
                 | ({"checkpoint": call.checkpoint.model_dump()} if call.checkpoint else {}),
             )
+        if call.kept and learner.kept_until is None:
+            _keep(session, job, attempt, learner, call.kept)
         if call.checkpoint and (call.rank == 0 or attempt.started_from is None):
             attempt.started_from = call.checkpoint.model_dump()
         jobs.due(job)
     context.wake.job(job.id)
+
+
+def _keep(session: Session, job: Job, attempt: Attempt, learner: Learner, kept: Kept) -> None:
+    learner.exit_code, learner.exit_reason, learner.last_lines = kept.exit_code, kept.reason, "\n".join(kept.last_lines)
+    learner.exited_at = func.now()
+    learner.kept_until = func.now() + timedelta(seconds=kept.seconds)
+    number = learner.rank + 1
+    jobs.record_event(
+        session,
+        job,
+        "warning",
+        f"learner {number}: {kept.reason or describe_exit(kept.exit_code)}; it stays for {duration(kept.seconds)} for "
+        f"a look inside (weft shell {job.id} --learner {number}; weft halt {job.id} ends it)",
+        attempt=attempt.n,
+        data={"learner": number, "kept_seconds": kept.seconds},
+    )
 
 
 def heartbeat(context: Context, token: AttemptToken, call: HeartbeatCall) -> HeartbeatAnswer:
@@ -315,5 +335,6 @@ def exited(context: Context, token: AttemptToken, call: ExitCall) -> None:
 
 def _exit(learner: Learner, exit_code: int, reason: str, last_lines: str) -> None:
     learner.exit_code, learner.exit_reason, learner.last_lines = exit_code, reason, last_lines
-    learner.exited_at = func.now()
+    if learner.kept_until is None:  # else its command had ended before
+        learner.exited_at = func.now()
     _advance(learner, LearnerPhase.EXITED)

@@ -105,6 +105,7 @@ class SpecBuilder:
             system_metrics_seconds=timings.system_metrics,
             grace_seconds=timings.grace,
             max_runtime_seconds=manifest.max_runtime_seconds,
+            keep_seconds=self._keep_seconds(),
         )
 
     def identity(self, rank: int) -> IdentityToken | None:
@@ -114,6 +115,11 @@ class SpecBuilder:
             return None
         must_record()
         return identity_token(self._context, self._scope.session, self._job, self._attempt, rank, wanted)
+
+    def _keep_seconds(self) -> float:
+        """A retry comes before a look inside."""
+        left = self._job.failures < self._manifest.retries
+        return 0.0 if left else self._manifest.keep_on_failure_seconds or 0.0
 
     def _log(self) -> LogSpec:
         """An even share of what the job may log, so that its agents need not ask each other; on disk no more than a

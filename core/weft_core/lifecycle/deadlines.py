@@ -70,7 +70,7 @@ def limits(view: View) -> Iterator[datetime]:
         yield used_up
     if job.keepalive and job.keepalive_until:
         yield job.keepalive_until
-    if job.state is not JobState.PROCESSING:
+    if job.state is not JobState.PROCESSING or view.kept:
         return
     if job.idle_limit and job.active_at:
         yield job.active_at + timedelta(seconds=job.idle_limit)

@@ -25,7 +25,7 @@ from weft_core.lifecycle.actions import (
 from weft_core.lifecycle.budgets import over_budget
 from weft_core.lifecycle.deadlines import next_step_in
 from weft_core.lifecycle.elastic import decide_members, decide_more
-from weft_core.lifecycle.failures import find_failure, headline, seek_reports
+from weft_core.lifecycle.failures import find_failure, headline, kept_failure, seek_reports
 from weft_core.lifecycle.progress import check_progress
 from weft_core.lifecycle.rules import check_rules
 from weft_core.lifecycle.sightings import missing
@@ -59,9 +59,13 @@ def decide(view: View) -> Decision:
         raise Inconsistent(f"job {job.id} is {job.state} and has no open attempt")
     if attempt.outcome is not None:
         return _close(view, attempt)
-    due = _decide_end(view, attempt) or _decide_by_engine(view, attempt)
-    due = due or _advance(view) or check_rules(view) or decide_more(view)
-    return due or check_progress(view, attempt) or Pause(next_step_in(view))
+    end, failure = _decide_end(view, attempt), kept_failure(view)
+    if failure and isinstance(end, Settle) and end.outcome is not Outcome.DELETED:
+        return failure.settle(end.grace)  # whatever ends the look inside, the attempt has failed before
+    due = end or _decide_by_engine(view, attempt) or _advance(view)
+    if not failure:
+        due = due or check_rules(view) or decide_more(view) or check_progress(view, attempt)
+    return due or Pause(next_step_in(view))
 
 
 def _decide_queued(view: View) -> Action:

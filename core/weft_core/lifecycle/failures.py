@@ -76,6 +76,12 @@ def find_failure(view: View, silent: frozenset[int]) -> Failure | None:
     return blamed
 
 
+def kept_failure(view: View) -> Failure | None:
+    """The failure after which learners stay for a look inside; None: no learner does."""
+    failures = (reported(view, learner, None) for learner in view.kept)
+    return min(failures, key=lambda failure: failure.weight, default=None)
+
+
 def _observed(view: View) -> Mapping[int, LearnerObservation]:
     return view.sighting.observation.learners if view.sighting and view.sighting.observation else {}
 
@@ -85,7 +91,7 @@ def find_failures(view: View, silent: frozenset[int]) -> list[Failure]:
     observed, failures = _observed(view), []
     for learner in view.members:
         seen = observed.get(learner.rank)
-        if learner.reported and learner.exit_code != 0:
+        if (learner.reported and learner.exit_code != 0) or (learner.kept and learner.rank in silent):
             failures.append(reported(view, learner, seen))
         elif learner.rank in silent and seen and seen.state is LearnerState.EXITED:
             failures.append(_died(view, learner, seen))

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datetime import UTC
 
 from weft_core.engine import LearnerState, Observation
-from weft_core.lifecycle.progress import stall_condition
+from weft_core.lifecycle.failures import kept_failure
+from weft_core.lifecycle.progress import clock, stall_condition
 from weft_core.lifecycle.sightings import absent, unreachable
 from weft_core.lifecycle.states import ACTIVE, JobState
 from weft_core.lifecycle.view import View
@@ -40,7 +41,7 @@ def take_notes(view: View) -> Notes:
         return Notes(f"{_UNREACHABLE} {view.now.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC: {view.unreachable}")
     attempt, sighting = view.open, view.sighting
     if attempt is None or sighting is None or attempt.launched_at is None or sighting.at <= attempt.launched_at:
-        return Notes(stall_condition(attempt))
+        return Notes(_condition(view))
     run = sighting.observation
     progress = run.progress if run and run.progress != view.progress else ""
     reason = ""
@@ -63,8 +64,20 @@ def take_notes(view: View) -> Notes:
         (member.rank for member in view.members if not member.reported and unreachable(view, member.rank)), None
     )
     lost = None if run is None or away is None else f"learner {away + 1}: {run.learners[away].reason}"
-    condition = lost or stall_condition(attempt)
+    condition = lost or _condition(view)
     return Notes(condition, progress, reason, absences, new_nodes(view, run), held=run is not None and bool(run.held))
+
+
+def _condition(view: View) -> str | None:
+    """What is unusual about the gang itself."""
+    failure = kept_failure(view)
+    if failure is None:
+        return stall_condition(view.open)
+    until = max(learner.kept_until for learner in view.kept if learner.kept_until is not None)
+    return (
+        f"kept after a failure until {clock(until)}: weft shell {view.job.id} --learner {failure.rank + 1} looks "
+        f"inside, weft halt {view.job.id} ends it"
+    )
 
 
 def tells_unreachable(condition: str | None) -> bool:

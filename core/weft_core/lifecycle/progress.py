@@ -30,7 +30,7 @@ def stall_condition(attempt: AttemptView | None) -> str | None:
     """The job's condition while its attempt is stalled."""
     if attempt is None or attempt.stalled_since is None:
         return None
-    return f"no progress since {_clock(attempt.stalled_since)}"
+    return f"no progress since {clock(attempt.stalled_since)}"
 
 
 def no_output_due(view: View) -> datetime | None:
@@ -82,7 +82,7 @@ def _stall(view: View, attempt: AttemptView) -> Notice | Settle | None:
     if action == "end" and view.since(attempt.stalled_at) > _BEATS * view.timings.heartbeat:
         assert attempt.stalled_since is not None
         reason = (
-            f"no progress since {_clock(attempt.stalled_since)}: all learners were idle for {duration(limit)}; "
+            f"no progress since {clock(attempt.stalled_since)}: all learners were idle for {duration(limit)}; "
             "ended, as its manifest's stall.action says (the stacks of its processes are in the log)"
         )
         return Settle(Outcome.FAILED, reason, view.grace(GANG_GRACE), "C201", ENDED_CODE)
@@ -121,7 +121,7 @@ def _heard(view: View, learner: LearnerView) -> bool:
 
 def _words(running: Sequence[LearnerView], limit: float) -> str:
     named = [
-        f"learner {learner.rank + 1} since {_clock(learner.idle_since)}"
+        f"learner {learner.rank + 1} since {clock(learner.idle_since)}"
         for learner in running[:_NAMED]
         if learner.idle_since is not None
     ]
@@ -139,6 +139,6 @@ def _idle(running: Sequence[LearnerView]) -> list[dict[str, Any]]:
     ]
 
 
-def _clock(moment: datetime) -> str:
+def clock(moment: datetime) -> str:
     # Rounded to the second, because each heartbeat computes it anew.
     return f"{(moment + timedelta(seconds=0.5)).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -107,6 +107,8 @@ class LearnerView:
     exit_reason: str | None = None
     last_lines: str | None = None
     exited_at: datetime | None = None
+    kept_until: datetime | None = None
+    """Until then it stays for a look inside: its command has failed, with the exit code and reason above."""
     launched_at: datetime | None = None
     arrived: int | None = None  # this and the next: see weft_core.lifecycle.rounds.RoundLearner
     broken: int | None = None
@@ -122,6 +124,11 @@ class LearnerView:
     def reported(self) -> bool:
         """Whether it has reported its own end."""
         return self.phase is LearnerPhase.EXITED
+
+    @property
+    def kept(self) -> bool:
+        """Whether its command has failed, and it stays for a look inside."""
+        return self.kept_until is not None and not self.reported
 
     @property
     def succeeded(self) -> bool:
@@ -172,6 +179,11 @@ class View:
         if all(round_.open for round_ in self.rounds):
             return self.members
         return tuple(member for member in self.members if member.arrived is not None)
+
+    @property
+    def kept(self) -> tuple[LearnerView, ...]:
+        """The members that stay for a look inside."""
+        return tuple(member for member in self.members if member.kept)
 
     @property
     def open(self) -> AttemptView | None:

@@ -643,6 +643,11 @@ MANIFEST = Section(
             "The longest time that an attempt may run after all of its learners have started. An attempt that takes "
             "longer ends the job as FAILED, without a retry.",
         ),
+        "keep_on_failure": Field(
+            Duration(1, _DAY),
+            "How long learners whose command has failed stay for a look inside (`weft shell`), with their room, when "
+            "no retry is left. `weft halt` ends it earlier. Not for elastic jobs.",
+        ),
         "env": Field(
             MapOf(
                 Text(most=32768, verbatim=True, sensitive=True),

@@ -198,6 +198,7 @@ class Manifest(_Form):
     """None: as the installation's settings have it."""
     retries: int = 0
     max_runtime_seconds: float | None = None
+    keep_on_failure_seconds: float | None = None
     env: dict[str, str] = Field(default_factory=dict)
     secrets: dict[str, str] = Field(default_factory=dict)
     """Names of environment variables, and for each the name of a secret that the server keeps."""

@@ -59,6 +59,10 @@ def resolve(
     resources = _resources(values, settings, findings)
     framework = _framework(values, engine, resources, settings, catalogue, findings, notes)
     elastic = _elastic(values, framework, findings)
+    if elastic is not None and "keep_on_failure" in values:
+        findings.add(
+            "keep_on_failure", "an elastic job goes on without a learner that fails: leave keep_on_failure out"
+        )
     stores, credentials = resolve_stores(values.get("data_stores", []), findings, known)
     for index, store in enumerate(values.get("data_stores", [])):
         if store is INVALID:
@@ -96,6 +100,7 @@ def resolve(
         after=predecessors,
         stall=_stall(values.get("stall"), settings),
         max_runtime_seconds=values.get("max_runtime"),
+        keep_on_failure_seconds=values.get("keep_on_failure"),
         identity=identity,
         evaluation_metrics=metrics,
         notify=targets,

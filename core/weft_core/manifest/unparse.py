@@ -47,6 +47,8 @@ def manifest_text(manifest: Manifest) -> str:
         written["stall"] = {"after": _seconds(manifest.stall.after_seconds), "action": manifest.stall.action}
     if manifest.max_runtime_seconds is not None:
         written["max_runtime"] = _seconds(manifest.max_runtime_seconds)
+    if manifest.keep_on_failure_seconds is not None:
+        written["keep_on_failure"] = _seconds(manifest.keep_on_failure_seconds)
     if manifest.identity is not None:
         written["identity"] = canonical["identity"]
     if manifest.results:

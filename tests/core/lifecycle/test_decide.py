@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import pytest
 from hypothesis import assume, given
@@ -43,6 +43,7 @@ def maybe(strategy: st.SearchStrategy[T]) -> st.SearchStrategy[T | None]:
 def learner_views(draw: st.DrawFn, rank: int) -> LearnerView:
     phase = draw(st.sampled_from(LearnerPhase))
     exited = phase is LearnerPhase.EXITED
+    kept = phase is LearnerPhase.PROCESSING and draw(st.integers(0, 4)) == 0
     return LearnerView(
         rank=rank,
         phase=phase,
@@ -50,11 +51,12 @@ def learner_views(draw: st.DrawFn, rank: int) -> LearnerView:
         heartbeat_at=draw(maybe(moments)),
         absences=draw(st.integers(0, 5)),
         node=draw(st.sampled_from([None, "n1", "n2"])),
-        exit_code=draw(st.sampled_from([0, 0, 1, 137, -9])) if exited else None,
+        exit_code=3 if kept else draw(st.sampled_from([0, 0, 1, 137, -9])) if exited else None,
         exit_reason=draw(maybe(st.sampled_from(["exit code 3", "killed by signal 9 (SIGKILL)", "S302 no data"])))
         if exited
         else None,
-        exited_at=draw(moments) if exited else None,
+        exited_at=draw(moments) if exited or kept else None,
+        kept_until=NOW + timedelta(minutes=5) if kept else None,
     )
 
 
@@ -186,7 +188,7 @@ def test_unknown_is_not_dead(view: View) -> None:
     assert not isinstance(action, SearchExits | RecordExits)
     if isinstance(action, Settle):
         own = {Outcome.SUCCEEDED, Outcome.HALTED, Outcome.DELETED}
-        assert action.outcome in own or "max_runtime" in action.reason
+        assert action.outcome in own or "max_runtime" in action.reason or view.kept
     assert take_notes(view).absences == {}
 
 
@@ -384,3 +386,56 @@ def test_the_start_timeout_counts_from_the_end_of_the_engines_queue() -> None:
         free = replace(held, attempt=since, sighting=Sighting(Observation("run", starting), NOW))
         assert isinstance(decide(free), action)
         assert not take_notes(free).held
+
+
+# --- learners that stay for a look inside after their command has failed ------------------------------------------
+
+
+def keeping(rank: int, ago: float) -> LearnerView:
+    at = NOW - timedelta(seconds=ago)
+    until = at + timedelta(minutes=30)
+    return replace(alive(rank, "n1", heard=1), exit_code=3, exit_reason="exit code 3", exited_at=at, kept_until=until)
+
+
+def test_a_kept_learner_keeps_its_gang_and_no_rule_about_progress_holds() -> None:
+    view = gang(replace(alive(0, "n1", heard=1), idle_since=NOW - timedelta(hours=1)), keeping(1, ago=1000))
+    limited = replace(view, timings=TimingSettings(stall=10, no_output=10))
+    assert isinstance(decide(limited), Pause)
+    assert take_notes(limited).condition == (
+        "kept after a failure until 2026-01-31 08:28:20 UTC: weft shell job-1 --learner 2 looks inside, weft halt "
+        "job-1 ends it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("job", "attempt"),
+    [({"desired": Desired.HALTED}, {}), ({"max_runtime": 60.0}, {}), ({}, {"preempted_by": "job-2"})],
+)
+def test_the_failure_is_the_reason_whatever_ends_the_look_inside(job: dict[str, Any], attempt: dict[str, Any]) -> None:
+    view = gang(keeping(0, ago=5), keeping(1, ago=10), alive(2, "n1", heard=1))
+    assert view.attempt is not None
+    view = replace(view, job=replace(view.job, **job), attempt=replace(view.attempt, **attempt))
+    action = decide(view)
+    assert isinstance(action, Settle)
+    assert (action.outcome, action.reason) == (Outcome.FAILED, "learner 2: exit code 3"), "it failed first"
+    assert view.attempt is not None
+    closing = replace(view, attempt=replace(view.attempt, outcome=action.outcome, exit_code=3, reason=action.reason))
+    assert conclude(closing).state is JobState.FAILED
+
+
+def test_a_kept_learner_that_vanishes_has_failed_by_its_command() -> None:
+    view = replace(gang(keeping(0, ago=90), seen=Observation("run")), exits={0: None})
+    lost = replace(view, learners=(replace(view.learners[0], absences=9),))
+    action = decide(lost)
+    assert isinstance(action, Settle)
+    assert (action.outcome, action.reason, action.exit_code) == (Outcome.FAILED, "learner 1: exit code 3", 3)
+
+
+def test_a_lost_node_is_blamed_before_a_kept_learner_that_failed_for_it() -> None:
+    away = LearnerObservation(1, LearnerState.RUNNING, unreachable=True, reason="node n2 does not answer")
+    here = LearnerObservation(0, LearnerState.RUNNING)
+    lost = replace(alive(1, "n2", heard=300), absences=9)
+    view = replace(gang(keeping(0, ago=290), lost, seen=Observation("run", {0: here, 1: away})), exits={1: None})
+    action = decide(view)
+    assert isinstance(action, Settle)
+    assert (action.outcome, action.rank) == (Outcome.INTERRUPTED, 1)

@@ -218,6 +218,8 @@ class LearnerSpec:
     system_metrics_seconds: float = 5.0
     """Between two samples; 0: there are none."""
     grace_seconds: float = 120.0
+    keep_seconds: float = 0.0
+    """How long this learner stays for a look inside after its command has failed."""
 
     @property
     def learner_id(self) -> int:

@@ -174,6 +174,7 @@ def _learner_view(row: Learner) -> LearnerView:
         exit_reason=row.exit_reason,
         last_lines=row.last_lines,
         exited_at=row.exited_at,
+        kept_until=row.kept_until,
     )
 
 

@@ -274,6 +274,7 @@ class Learner(Base):
     exit_reason: Mapped[str | None]
     last_lines: Mapped[str | None]  # the end of its log, for the reason of a failure
     exited_at: Mapped[datetime | None]
+    kept_until: Mapped[datetime | None]  # its command has failed, and it stays for a look inside
     leftovers: Mapped[dict[str, Any] | None]  # the files that its program has left in the job's folder
     metrics_next: Mapped[int] = mapped_column(BigInteger, server_default="0")  # its batches below this are taken in
 

@@ -59,7 +59,7 @@ def _report_exit(
     except (TrainerError, Unreachable) as error:
         warn(f"{_KEY} was not written: {error}")
     try:
-        api.exit(ending.exit_code, ending.reason[:_LONGEST_REASON], last_lines, deadline, told)
+        api.exit(ending.exit_code, ending.reason, last_lines, deadline, told)
     except TrainerError as error:
         warn(f"the exit was not reported: {error}")
 

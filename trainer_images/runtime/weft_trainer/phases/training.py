@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from weft_trainer.machine.network import ReservedPorts
+from weft_trainer.phases.keeping import keep
 from weft_trainer.phases.learner import Learner
 from weft_trainer.phases.preparation import prepare
 from weft_trainer.program.endings import Ending
@@ -20,4 +21,6 @@ def train(learner: Learner) -> Ending:
         if learner.checkpoints is not None:
             learner.checkpoints.start()
         ports.release()
-        return learner.supervisor.run(plan, learner.spec.command, env, learner.folders.model, learner.sealed)
+        ending = learner.supervisor.run(plan, learner.spec.command, env, learner.folders.model, learner.sealed)
+        keep(learner, ending)
+        return ending

@@ -20,6 +20,7 @@ from weft_trainer.spec import IdentityToken, Peer, StoreKeys, identity_token, st
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 _ABORT_SECONDS = 10.0
+_LONGEST_REASON = 2000
 _AGAIN = (408, 425, 429)
 
 
@@ -74,6 +75,16 @@ class ApiClient:
         with."""
         more = {"message": message, "inputs": inputs, "checkpoint": checkpoint}
         self._post("phase", {"phase": phase} | {name: value for name, value in more.items() if value})
+
+    def keep(self, exit_code: int, reason: str, last_lines: Sequence[str], seconds: float) -> None:
+        """Report that the command has failed, and that this learner stays for so long."""
+        kept = {
+            "exit_code": exit_code,
+            "reason": reason[:_LONGEST_REASON],
+            "last_lines": list(last_lines),
+            "seconds": seconds,
+        }
+        self._post("phase", {"phase": "PROCESSING", "kept": kept})
 
     def heartbeat(self, system: dict[str, Any], vitals: dict[str, Any], wait: float) -> dict[str, Any]:
         """A single try: the next heartbeat is the better repetition.
@@ -162,7 +173,7 @@ class ApiClient:
         told: Mapping[str, Mapping[str, Any] | None] = MappingProxyType({}),
     ) -> None:
         """``told``: summaries of the results (``outputs``) and of the job's folder (``leftovers``)."""
-        body = {"exit_code": exit_code, "reason": reason, "last_lines": list(last_lines)}
+        body = {"exit_code": exit_code, "reason": reason[:_LONGEST_REASON], "last_lines": list(last_lines)}
         self._post("exit", body | {name: value for name, value in told.items() if value}, deadline=deadline)
 
     def _batch(
