@@ -44,6 +44,8 @@ _START = """window.onload = () => { window.ui = SwaggerUIBundle({
 """
 _TAGS = (
     "jobs",
+    "tunnels",
+    "sweeps",
     "views",
     "code",
     "logs",

@@ -17,6 +17,7 @@ PAGE = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 def built(tmp_path: Path) -> Path:
     (tmp_path / "assets").mkdir()
     (tmp_path / "index.html").write_text("<!doctype html><title>Weft</title>")
+    (tmp_path / "shell.html").write_text("<!doctype html><title>Shell</title>")
     (tmp_path / "assets/main-1a2b.js").write_text("plain")
     (tmp_path / "assets/main-1a2b.js.gz").write_bytes(b"packed")
     (tmp_path / "secret").write_text("not to be served")
@@ -39,6 +40,10 @@ def test_every_page_url_is_the_page(built: Path) -> None:
         assert "default-src 'none'" in policy
         assert "unsafe" not in policy
         assert answer.headers["Cache-Control"] == "no-cache"
+    shell = http.get("/jobs/job-1/shell/2", headers=PAGE)
+    assert "<title>Shell</title>" in shell.text
+    assert shell.headers["Content-Security-Policy"].count("unsafe") == 1
+    assert "script-src 'self';" in shell.headers["Content-Security-Policy"]
     # A path that the API does not have, a program's request and requests that change something are no pages.
     for url in ("/api/v1/nothing", "/v1/models/x", "/docs/nothing", "/healthz/x", "/assets/nothing.js"):
         assert http.get(url, headers=PAGE).status_code == 404, url

@@ -19,10 +19,12 @@ _OPEN = {
 
 
 def test_every_operation_is_described(api: Api) -> None:
+    chapters = {tag["name"] for tag in api.openapi["tags"]}
     for path, operations in api.openapi["paths"].items():
         for method, operation in operations.items():
             name = f"{method} {path}"
             assert operation["summary"], name
+            assert set(operation["tags"]) <= chapters, name
             assert "422" not in operation["responses"], name
             for status, answer in operation["responses"].items():
                 if status >= "400" and path != "/readyz":

@@ -235,6 +235,10 @@ def test_the_commands(api: Api, running: Running, tmp_path: Path) -> None:
 
     script = "cat; echo trouble >&2; exit 7"
     assert weft("exec", running.job, "--", "sh", "-c", script, stdin="from here") == (7, "from here", "trouble\n")
+    check = f"/api/v1/jobs/{running.job}/tunnels?learner="
+    assert running.owner.http.get(f"{check}1").status_code == 204
+    assert running.owner.http.get(f"{check}2").json()["detail"] == "no learner '2' in this project"
+    assert "needs the role editor" in viewer.http.get(f"{check}1").json()["detail"]
     code, output, complaint = weft("exec", running.job, "--", "true", person=viewer)
     assert (code, output) == (255, "")
     assert "weft: error: this needs the role editor" in complaint

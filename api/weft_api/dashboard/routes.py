@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,11 @@ CSP: Final = (
 )
 """No inline script or style, nothing from elsewhere: the output of a user's program can't become part of the page."""
 
+SHELL_CSP: Final = CSP.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'")
+"""Of the document with the terminal, which writes style sheets as it runs."""
+
+_SHELL: Final = re.compile(r"/jobs/[^/]+/shell/\d+")
+
 _NOT_PAGES: Final = ("api", "v1", "docs", "assets", "healthz", "readyz", "metrics", "openapi.json")
 
 _MISSING = """<!doctype html>
@@ -37,11 +43,12 @@ def install(app: FastAPI, built: Path = BUILT) -> None:
     """Serve the dashboard that lies in ``built``. To be called last: it answers what nothing else answers."""
     app.mount("/assets", _Assets(directory=built / "assets", check_dir=False), name="dashboard-assets")
 
-    async def page(_: Request) -> Response:
-        index = built / "index.html"
-        if not index.is_file():
+    async def page(request: Request) -> Response:
+        name, policy = ("shell.html", SHELL_CSP) if _SHELL.fullmatch(request.url.path) else ("index.html", CSP)
+        document = built / name
+        if not document.is_file():
             return HTMLResponse(_MISSING, 503)
-        return FileResponse(index, headers={"Content-Security-Policy": CSP, "Cache-Control": "no-cache"})
+        return FileResponse(document, headers={"Content-Security-Policy": policy, "Cache-Control": "no-cache"})
 
     app.router.routes.append(_Pages("/{path:path}", page, include_in_schema=False))
 

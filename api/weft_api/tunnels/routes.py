@@ -13,7 +13,7 @@ from weft_api.access.attempts import Token
 from weft_api.access.auth import Editor
 from weft_api.context import Ctx
 from weft_api.http.audited import audited, socket_audit
-from weft_api.http.problems import not_found
+from weft_api.http.problems import CONFLICT, not_found, responses
 from weft_api.streaming.sign_ins import SIGN_INS
 from weft_api.streaming.tunnels import TUNNELS, Tunnel
 from weft_api.telemetry import METRICS
@@ -24,6 +24,19 @@ from weft_api.tunnels.service import find_learner, still_allowed
 router = APIRouter(prefix="/api/v1", tags=["tunnels"])
 
 Kind = Literal["exec", "shell", "get", "put", "forward"]
+
+
+@router.get(
+    "/jobs/{job_id}/tunnels",
+    status_code=204,
+    summary="Check whether a tunnel to a learner may be opened",
+    responses=responses(CONFLICT),
+)
+def check_tunnel(
+    job_id: str, context: Ctx, who: Editor, learner: Annotated[int, Query(ge=1, le=1_000_000)] = 1
+) -> None:
+    """A browser does not show its pages why a WebSocket was refused. This does."""
+    find_learner(context, who, job_id, learner)
 
 
 @router.websocket("/jobs/{job_id}/tunnels/{kind}")

@@ -4,6 +4,7 @@ import { lazy, Suspense } from "react";
 
 import { checkpointsQuery, jobQuery } from "../../api/queries";
 import { ended, type JobDetail, type Learner } from "../../api/types";
+import { useRights } from "../../app/rights";
 import { Command } from "../../ui/Copy";
 import { ErrorNote } from "../../ui/ErrorNote";
 import { Fact } from "../../ui/Fact";
@@ -188,6 +189,7 @@ function Packages({ packages }: { packages: NonNullable<JobDetail["packages"]> }
 }
 
 function Learners({ job }: { job: JobDetail }) {
+  const { edit } = useRights();
   const attempt = job.attempts.at(-1);
   if (!attempt || attempt.learners.length === 0) return null;
   return (
@@ -197,7 +199,7 @@ function Learners({ job }: { job: JobDetail }) {
       </h2>
       <Table
         label="Table of learners"
-        columns={["Learner", "Phase", "Node", "Address", "Exit", { name: "Log", hidden: true }]}
+        columns={["Learner", "Phase", "Node", "Address", "Exit", { name: "Log and shell", hidden: true }]}
       >
         {attempt.learners.map((learner) => (
           <tr key={learner.learner}>
@@ -214,6 +216,14 @@ function Learners({ job }: { job: JobDetail }) {
               >
                 log<span className="visually-hidden"> of learner {learner.learner}</span>
               </Link>
+              {edit && learner.phase === "PROCESSING" && (
+                <>
+                  {" · "}
+                  <a href={`/jobs/${job.id}/shell/${learner.learner}`} target="_blank" rel="noreferrer">
+                    shell<span className="visually-hidden"> in learner {learner.learner}, in a new tab</span>
+                  </a>
+                </>
+              )}
             </td>
           </tr>
         ))}

@@ -1,0 +1,106 @@
+import { describe, expect, it, vi } from "vitest";
+
+import { ACKNOWLEDGE, decodeTaken, encode, encodeJson, encodeTaken, Frame, PIECE, WINDOW } from "../../src/shell/frames";
+import { place } from "../../src/shell/place";
+import { ShellTunnel, type Socket } from "../../src/shell/tunnel";
+
+function opened() {
+  const sent: Uint8Array[] = [];
+  const socket = {
+    binaryType: "blob",
+    send: (message: Uint8Array) => sent.push(message),
+    close: vi.fn(),
+    onopen: null,
+    onmessage: null,
+    onclose: null,
+  } as unknown as Socket;
+  const listener = { opened: vi.fn(), output: vi.fn(), ended: vi.fn() };
+  const tunnel = new ShellTunnel(socket, { rows: 24, columns: 80 }, listener);
+  const receive = (message: Uint8Array<ArrayBuffer>) =>
+    socket.onmessage?.call(socket as WebSocket, { data: message.buffer } as MessageEvent<ArrayBuffer>);
+  const open = () => socket.onopen?.call(socket as WebSocket, {} as Event);
+  const close = (reason = "") => socket.onclose?.call(socket as WebSocket, { reason } as CloseEvent);
+  return { sent, socket, listener, tunnel, receive, open, close };
+}
+
+const text = (message: Uint8Array | undefined) => new TextDecoder().decode(message?.subarray(1));
+
+describe("a shell's tunnel", () => {
+  it("asks for a shell of the terminal's size", () => {
+    const { sent, tunnel, open, listener } = opened();
+    tunnel.resize({ rows: 10, columns: 10 });
+    expect(sent).toEqual([]);
+    open();
+    expect(listener.opened).toHaveBeenCalledOnce();
+    expect(sent[0]?.[0]).toBe(Frame.OPEN);
+    expect(JSON.parse(text(sent[0]))).toEqual({
+      command: null,
+      terminal: { rows: 24, columns: 80, term: "xterm-256color" },
+    });
+    tunnel.resize({ rows: 30, columns: 100 });
+    expect(sent[1]?.[0]).toBe(Frame.RESIZE);
+    expect(text(sent[1])).toBe("[30,100]");
+  });
+
+  it("sends what was typed before it was open", () => {
+    const { sent, tunnel, open } = opened();
+    tunnel.input("ls\r");
+    open();
+    tunnel.input("é");
+    expect(sent.slice(1).map(text)).toEqual(["ls\r", "é"]);
+  });
+
+  it("sends no more than the learner has room for", () => {
+    const { sent, tunnel, open, receive } = opened();
+    open();
+    tunnel.input("x".repeat(WINDOW + 3 * PIECE));
+    const before = sent.slice(1).reduce((sum, message) => sum + message.length - 1, 0);
+    expect(before).toBeGreaterThanOrEqual(WINDOW);
+    expect(before).toBeLessThan(WINDOW + PIECE);
+    receive(encodeTaken(WINDOW));
+    expect(sent.slice(1).reduce((sum, message) => sum + message.length - 1, 0)).toBe(WINDOW + 3 * PIECE);
+  });
+
+  it("says that it has taken output only when that was shown", () => {
+    const { sent, listener, open, receive } = opened();
+    open();
+    const shown: (() => void)[] = [];
+    listener.output.mockImplementation((_: Uint8Array, taken: () => void) => shown.push(taken));
+    const piece = encode(Frame.OUTPUT, new Uint8Array(PIECE));
+    const pieces = Math.ceil(ACKNOWLEDGE / PIECE);
+    for (let n = 0; n < pieces; n += 1) receive(piece);
+    expect(sent).toHaveLength(1);
+    shown.forEach((taken) => taken());
+    expect(sent[1]?.[0]).toBe(Frame.TAKEN);
+    expect(decodeTaken(sent[1]?.subarray(1) ?? new Uint8Array(4))).toBe(pieces * PIECE);
+  });
+
+  it("ends once, with the exit code, the error, or the reason of the server", () => {
+    const first = opened();
+    first.open();
+    first.receive(encodeJson(Frame.END, { exit_code: 3 }));
+    first.close();
+    expect(first.listener.ended.mock.calls).toEqual([["The shell ended with exit code 3.", true]]);
+    const second = opened();
+    second.open();
+    second.receive(encodeJson(Frame.END, { error: "the program has ended" }));
+    expect(second.listener.ended.mock.calls).toEqual([["The shell ended: the program has ended.", true]]);
+    const third = opened();
+    third.close();
+    expect(third.listener.ended.mock.calls).toEqual([
+      ["The shell broke: the connection to the server was lost.", false],
+    ]);
+  });
+
+  it("leaves out messages of a newer agent", () => {
+    const { listener, open, receive } = opened();
+    open();
+    receive(Uint8Array.from([99, 1]));
+    expect(listener.output).not.toHaveBeenCalled();
+    expect(listener.ended).not.toHaveBeenCalled();
+  });
+});
+
+it("reads the job and the learner from the path", () => {
+  expect(place("/jobs/job-1/shell/2")).toEqual({ job: "job-1", learner: 2 });
+});
