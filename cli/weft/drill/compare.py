@@ -74,6 +74,7 @@ def compare(
     metrics: Sequence[str] = (),
     data: Sequence[str] = DATA,
     tolerance: float = TOLERANCE,
+    habit: str = "",
 ) -> Comparison:
     """Compare a disturbed training with an undisturbed one.
 
@@ -84,6 +85,7 @@ def compare(
         metrics: the names of the metrics to compare (``*`` matches any text); empty: all but those of time and speed.
         data: the names of the metrics that say which data a step uses.
         tolerance: the relative difference up to which two values of a metric are the same.
+        habit: how the program saves, if it writes a save in parts.
     """
     pairs = pair(undisturbed, disturbed, second, metrics, tolerance)
     leads = leading(pairs, data)
@@ -93,7 +95,7 @@ def compare(
         pairs, leads = {}, {}
     partings = [series.parting() for series in pairs.values()]
     files = [file.beyond(weights_noise) for file in weights]
-    diagnosis = Diagnosis(pairs, leads, partings, files, disturbed, disturbances, data)
+    diagnosis = Diagnosis(pairs, leads, partings, files, disturbed, disturbances, data, habit)
     causes = diagnosis.causes()
     if not causes:
         notes += diagnosis.unreported()

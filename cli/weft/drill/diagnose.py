@@ -37,6 +37,7 @@ class Diagnosis:
         pairs: all metrics.
         leads: the metric that shows the steps, by learner.
         data: the names of metrics that say which data a step uses.
+        habit: how the program saves, if it writes a save in parts.
     """
 
     pairs: Mapping[Of, Series]
@@ -46,6 +47,7 @@ class Diagnosis:
     disturbed: Recording
     disturbances: Sequence[Disturbance]
     data: Sequence[str]
+    habit: str = ""
 
     @cached_property
     def _before(self) -> dict[int, Disturbance]:
@@ -180,6 +182,8 @@ class Diagnosis:
         what, lead = self._before.get(n), self._lead
         if what is None or lead is None:
             return []
+        if self.habit and parting.position == 0:
+            return [Cause("torn save", f"{parting}, and {self.habit}", sure=False)]
         clean = [other.kind for m, other in self._before.items() if m < n and len(lead.common(m)) > 1]
         if not clean or what.kind in clean:
             return []

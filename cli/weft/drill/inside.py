@@ -1,11 +1,15 @@
 """Runs in a learner, beside its program: sees its saves, and kills it at a chosen moment. Needs Python 3.8 and no more.
 
-    python -c SOURCE KIND SAVES SECONDS new|resumed
+    python -c SOURCE KIND SAVES SECONDS new|resumed [FILE…]
 
-``watch`` only sees saves; ``kill`` and ``halt`` come SECONDS after so many saves of this attempt, ``kill in a save`` at
-the first change of the next save, ``now`` at once. Prints a line of JSON for each save, and for the moment. The reader
-of that line acts if it is for ``halt`` or ``moment``. The files of a ``new`` program are its first save. A ``resumed``
-program begins with files.
+``watch`` only sees saves; ``kill`` and ``halt`` come SECONDS after so many saves of this attempt, ``kill in a save`` in
+the next save, ``now`` at once. Prints a line of JSON for each save, and for the moment. The reader of that line acts if
+it is for ``halt`` or ``moment``. The files of a ``new`` program are its first save. A ``resumed`` program begins with
+files.
+
+Numbers in names count as ``#``. A program may write the files of a save one after the other, with pauses. Each pause
+ends a *part*, and the part with one of the FILEs ends the save; without FILEs, each part is a save. A kill in a save
+comes with the first change, or SECONDS after the first part.
 """
 
 from __future__ import annotations
@@ -13,15 +17,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import sys
 import time
 from collections.abc import Iterator
 
 QUIET = 0.3
-"""Seconds without a change after which a save is complete."""
-LONG = 1.0
-"""A program that saves all the time is taken to save as often."""
+"""Seconds without a change after which a part is complete."""
+LONG = 3.0
+"""A program that writes all the time is taken to save as often."""
+DRAFTS = (".tmp", ".temp", ".part", ".partial", ".incomplete", "~")
 
 
 def listing(folder: str) -> dict[str, tuple[int, int, int]]:
@@ -69,19 +75,20 @@ def kill() -> None:
 
 
 class Watch:
-    """Counts saves: changes in the folder with less than QUIET seconds between them are one save."""
+    """Counts saves: changes in the folder with less than QUIET seconds between them are one part of a save."""
 
-    def __init__(self, folder: str, resumed: bool) -> None:
+    def __init__(self, folder: str, resumed: bool, last: set[str]) -> None:
         self.folder = folder
         self.files = self.saved = listing(folder)
-        self.saves = 0
+        self.last = last
+        self.parts = self.saves = 0
         self.begun: float | None = None
         self.changed = 0.0
         if self.files and not resumed:
             self.count({})
 
     def look(self) -> bool:
-        """Whether a save begins with this look."""
+        """Whether a part begins with this look."""
         files, now = listing(self.folder), time.time()
         begins = False
         if files != self.files:
@@ -94,32 +101,41 @@ class Watch:
         return begins
 
     def count(self, before: dict[str, tuple[int, int, int]]) -> None:
-        """A file that has changed, and is still the same file, was written in place."""
-        self.saves += 1
-        self.saved = self.files
-        in_place = [
-            path
-            for path, stamp in self.files.items()
-            if before.get(path, stamp) != stamp and before[path][0] == stamp[0]
+        """Count a part. A file in it that is still the same file was written in place."""
+        changed = [
+            path for path, stamp in self.files.items() if before.get(path) != stamp and not path.endswith(DRAFTS)
         ]
-        times = [stamp[1] / 1e9 for stamp in self.files.values()]
-        say(save=self.saves, at=max(times) if times else time.time(), in_place=in_place[:10])
+        self.saved = self.files
+        if not changed:
+            return
+        names = {re.sub("[0-9]+", "#", path) for path in changed}
+        self.parts += 1
+        self.saves += not self.last or not names.isdisjoint(self.last)
+        say(
+            part=self.parts,
+            save=self.saves,
+            at=max(self.files[path][1] for path in changed) / 1e9,
+            files=sorted(names)[:100],
+            in_place=[path for path in changed if path in before and before[path][0] == self.files[path][0]][:10],
+        )
 
 
-def main(kind: str, saves: int, seconds: float, resumed: bool) -> None:
+def main(kind: str, saves: int, seconds: float, resumed: bool, last: set[str]) -> None:
     if kind == "now":
         kill()
         return
-    watch = Watch(os.environ["CHECKPOINT_DIR"], resumed)
+    watch = Watch(os.environ["CHECKPOINT_DIR"], resumed, last)
     say(watching=kind)
     while kind == "watch" or watch.saves < saves:
         watch.look()
         time.sleep(0.01)
     if kind == "kill in a save":
-        while not watch.look():
+        parts = watch.parts
+        begun = False
+        while not begun or (seconds and watch.parts == parts):
             time.sleep(0.002)
-    else:
-        time.sleep(seconds)
+            begun = watch.look() or begun
+    time.sleep(seconds)
     if kind in ("halt", "moment"):
         say(moment=time.time(), processes=0)
     else:
@@ -127,4 +143,4 @@ def main(kind: str, saves: int, seconds: float, resumed: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4] == "resumed")
+    main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4] == "resumed", set(sys.argv[5:]))

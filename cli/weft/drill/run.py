@@ -9,10 +9,13 @@ import secrets
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +36,14 @@ _MOST_BYTES = 4 << 30
 
 @dataclass(frozen=True)
 class Strike:
-    """A disturbance that is to come: ``seconds`` after so many saves of the attempt; ``in a save``: at the next."""
+    """A disturbance that is to come, as :mod:`weft.drill.inside` takes it."""
 
     kind: Kind
     saves: int
     seconds: float
     learner: int = 1
+    last: tuple[str, ...] = ()
+    """The files that end a save; empty: all files of a save are written together."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +70,14 @@ class Drill:
     def run(self) -> Result:
         """Raises WeftError: a job can't be submitted, or the undisturbed one does not complete."""
         first = self._undisturbed("undisturbed")
-        if not first.saves and not first.job.checkpoints():
+        if not first.seen and not first.job.checkpoints():
             told = f"{first.job.id} has written no file into CHECKPOINT_DIR"
             nothing = Comparison(0, 0, (), (), (), (Cause("no checkpoint", told),))
             return Result(self, first.job, None, None, nothing)
         disturbed, disturbances = self._disturbed(first)
         self.say("comparing")
         before, after = _record(first.job), _record(disturbed)
-        found = self._compare(before, after, disturbances, _weights(first.job, disturbed, self.tolerance))
+        found = self._compare(first, before, after, disturbances, _weights(first.job, disturbed, self.tolerance))
         second: Job | None = None
         if found.causes and any(parting.step is not None for parting in found.partings):
             self.say("the trainings differ: a second undisturbed one shows whether two undisturbed ones do")
@@ -82,12 +87,13 @@ class Drill:
                 default=0.0,
             )
             files = found.weights
-            found = self._compare(before, after, disturbances, files, _record(second), noise)
-        notes = [*found.notes, *self._missed(disturbances), *_in_place(first)]
+            found = self._compare(first, before, after, disturbances, files, _record(second), noise)
+        notes = [*found.notes, *self._missed(disturbances), *_habits(first)]
         return Result(self, first.job, disturbed, second, replace(found, notes=tuple(notes)))
 
     def _compare(
         self,
+        first: Undisturbed,
         before: Recording,
         after: Recording,
         disturbances: Sequence[Disturbance],
@@ -105,6 +111,7 @@ class Drill:
             metrics=self.metrics,
             data=self.data,
             tolerance=self.tolerance,
+            habit=first.habit,
         )
 
     def _missed(self, disturbances: Sequence[Disturbance]) -> Iterator[str]:
@@ -127,9 +134,9 @@ class Drill:
         watcher.join(10)
         if job.state != "COMPLETED":
             raise WeftError(f"the {part} job {job.id} is {job.state}: {job.reason}. A drill needs a job that completes")
-        saves = [line for line in told if "save" in line]
-        self.say(f"{part}: completed, {len(saves)} saves seen")
-        return Undisturbed(job, saves)
+        done = Undisturbed(job, [line for line in told if "part" in line])
+        self.say(f"{part}: completed, {len(done.saves)} saves seen")
+        return done
 
     def _disturbed(self, first: Undisturbed) -> tuple[Job, list[Disturbance]]:
         job = self.submit(self._values("disturbed", retries=str(self.kills + 1)))
@@ -149,10 +156,51 @@ class Drill:
 
 @dataclass(frozen=True)
 class Undisturbed:
-    """An undisturbed job that has completed, and what was seen of its saves."""
+    """An undisturbed job that has completed, and what was seen of its saves, part by part."""
 
     job: Job
-    saves: Sequence[Mapping[str, Any]]
+    seen: Sequence[Mapping[str, Any]]
+
+    @cached_property
+    def parts(self) -> Sequence[frozenset[str]]:
+        """The files of a save in the order in which they are written, with a pause between any two parts."""
+        times = Counter(name for part in self.seen for name in part["files"])
+        often = {name for name, count in times.items() if count > 1} or times.keys()
+        found: list[frozenset[str]] = []
+        for part in self.seen:
+            files = often & set(part["files"])
+            if files and any(files & before for before in found):
+                break
+            found += [frozenset(files)] if files else []
+        return found
+
+    @cached_property
+    def saves(self) -> Sequence[float]:
+        """When each save was complete."""
+        return [
+            float(part["at"]) for part in self.seen if not self.parts or not self.parts[-1].isdisjoint(part["files"])
+        ]
+
+    @cached_property
+    def pause(self) -> float:
+        """Seconds between the first part of a save and the next part."""
+        if len(self.parts) < 2:
+            return 0.0
+        first, second = self.parts[:2]
+        between = [
+            float(after["at"]) - float(before["at"])
+            for before, after in pairwise(self.seen)
+            if not first.isdisjoint(before["files"]) and not second.isdisjoint(after["files"])
+        ]
+        return min(between, default=0.0)
+
+    @property
+    def habit(self) -> str:
+        """How the program saves, if it writes a save in parts."""
+        if len(self.parts) < 2:
+            return ""
+        before, after = (", ".join(sorted(part)[:3]) for part in self.parts[:2])
+        return f"a save writes {before}, and {self.pause:.1f} s later {after}"
 
 
 @dataclass(frozen=True)
@@ -172,15 +220,21 @@ def plan(first: Undisturbed, kills: int, seed: int) -> list[Strike]:
     The first is a kill between two saves: what differs after it is not due to a save that was cut off.
     """
     chance = random.Random(seed)  # noqa: S311
-    times = [float(save["at"]) for save in first.saves]
+    times = first.saves
     every = (times[-1] - times[0]) / (len(times) - 1) if len(times) > 1 else 0.0
     apart = max(1, len(times) // (kills + 1))
+    last = tuple(sorted(first.parts[-1])) if len(first.parts) > 1 else ()
     strikes = []
     for number in range(kills):
-        saves = chance.randint(max(1, math.ceil(apart / 2)), apart)
-        learner = chance.randint(1, first.job.learners)
         kind = KINDS[number % len(KINDS)]
-        strikes.append(Strike(kind, saves, chance.random() * min(every, 30), learner if kind == "kill" else 1))
+        saves = chance.randint(max(1, math.ceil(apart / 2)), apart)
+        learner, moment = chance.randint(1, first.job.learners), chance.random()
+        if kind == "kill in a save":
+            strikes.append(Strike(kind, saves, 0.8 * first.pause, 1, last))
+        else:
+            # In a save of several parts, the pause before the next save is short or long: at once is between the two.
+            seconds = moment * min(every, 30) if not last else 0.0
+            strikes.append(Strike(kind, saves, seconds, learner if kind == "kill" else 1, last))
     return strikes
 
 
@@ -199,10 +253,18 @@ def _running(job: Job, after: int) -> Job | None:
         time.sleep(_PAUSE)
 
 
-def _lines(job: Job, learner: int, kind: str, saves: int, seconds: float, resumed: bool) -> Iterator[Mapping[str, Any]]:
+def _lines(
+    job: Job,
+    learner: int,
+    kind: str,
+    saves: int = 0,
+    seconds: float = 0.0,
+    resumed: bool = False,
+    last: Sequence[str] = (),
+) -> Iterator[Mapping[str, Any]]:
     """What the program beside the learner's program prints, until its end or the end of the tunnel."""
     source = files("weft.drill").joinpath("inside.py").read_text(encoding="utf-8")
-    command = ["python", "-c", source, kind, str(saves), f"{seconds:.3f}", "resumed" if resumed else "new"]
+    command = ["python", "-c", source, kind, str(saves), f"{seconds:.3f}", "resumed" if resumed else "new", *last]
     printed, complaint = b"", b""
     with suppress(TunnelBroken), job.tunnel("exec", learner=learner, command=command) as tunnel:
         tunnel.tell(Frame.DONE)
@@ -234,7 +296,7 @@ def _watch(job: Job, told: list[Mapping[str, Any]]) -> None:
     with suppress(WeftError):
         running = _running(job, 0)
         if running is not None:
-            for line in _open(running, 1, "watch", 0, 0.0, False):
+            for line in _open(running, 1, "watch"):
                 told.append(line)
 
 
@@ -248,12 +310,12 @@ def _strike(job: Job, strike: Strike, after: int, grace: int | None) -> Disturba
         kind = strike.kind if strike.learner == 1 else "moment"
         saves: list[float] = []
         moment = 0.0
-        for line in _open(running, 1, kind, strike.saves, strike.seconds, attempt > 1):
-            if "save" in line:
+        for line in _open(running, 1, kind, strike.saves, strike.seconds, attempt > 1, strike.last):
+            if line.get("save", 0) > len(saves):
                 saves.append(float(line["at"]))
             moment = float(line.get("moment", moment))
         if moment and kind == "moment":
-            for line in _open(running, strike.learner, "now", 0, 0.0, True):
+            for line in _open(running, strike.learner, "now"):
                 moment = float(line.get("moment", moment))
         elif moment and kind == "halt":
             with suppress(Conflict):
@@ -336,9 +398,11 @@ def _compared(path: str, before: Job, after: Job, scratch: Path, tolerance: floa
             copy.unlink()
 
 
-def _in_place(first: Undisturbed) -> Iterator[str]:
-    names = sorted({name for save in first.saves for name in save["in_place"]})
-    if names:
+def _habits(first: Undisturbed) -> Iterator[str]:
+    """How the program saves, where another way is safer."""
+    if first.habit:
+        yield f"{first.habit}. All of a state in one file is safe"
+    if names := sorted({name for part in first.seen for name in part["in_place"]}):
         shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
         yield (
             f"{shown}: each save writes over the file of the last. Weft restores the last whole copy; to be safe "

@@ -92,7 +92,7 @@ def main() -> None:
 
     bug, steps, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
     rank = int(os.environ["LEARNER_ID"]) - 1
-    between = {"step": seconds, "in a save": 20 * seconds}
+    between = {"step": seconds, "in a save": 30 * seconds}
     trained = train(
         Path(os.environ["CHECKPOINT_DIR"]),
         log_metrics,
