@@ -68,7 +68,7 @@ def test_a_program_is_killed_in_its_second_save(tmp_path: Path) -> None:
         learner.go_on()
         found = next(learner.lines)
         assert (found["save"], found["files"], found["in_place"]) == (1, ["state-#.npz"], [])
-        assert found["at"] == (tmp_path / "state-7.npz").stat().st_mtime
+        assert found["at"] == (tmp_path / "state-7.npz").stat().st_mtime_ns / 1e9
         learner.go_on()
         learner.go_on()
         assert next(learner.lines)["processes"] == 1

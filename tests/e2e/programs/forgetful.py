@@ -1,7 +1,8 @@
-"""A training that saves all of its state, or forgets a part of it: ``python forgetful.py BUG STEPS SECONDS_A_STEP``.
+"""A training that saves all of its state, or forgets a part of it: ``python forgetful.py BUG STEPS SECONDS [KILLS]``.
 
 Linear regression with momentum and dropout, on batches in an order that changes with each epoch. Each learner trains by
-itself.
+itself. With $HOLD, a folder, and KILLS as the last argument, the first KILLS attempts end only by a kill: each saves
+again and again at a step of its own, until there is a file with the job's id in the folder.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ def train(
     rank: int = 0,
     steps: int = 60,
     pause: Callable[[str], None] = lambda where: None,
+    held: Callable[[int], bool] = lambda step: False,
 ) -> dict[str, Any]:
     """The trained weights. ``pause`` is called after each ``step``, and ``in a save`` of two files."""
     source = np.random.default_rng([1, rank])
@@ -62,7 +64,7 @@ def train(
         weights = weights + speed
         report(loss=float(error @ error), rate=rate, step=step, group="train")
         report(batch=zlib.crc32(batch.tobytes()), step=step, group="data")
-        if step % EVERY == 0 and step < steps:
+        while step % EVERY == 0 and step < steps:
             numbers = chance.bit_generator.state["state"]
             words = b"".join(numbers[key].to_bytes(16, "little") for key in ("state", "inc"))
             state = {
@@ -76,6 +78,8 @@ def train(
                 write(folder / f"weights-{rank}.npz", {"weights": weights})
                 pause("in a save")
             write(path, state)
+            if not held(step):
+                break
         pause("step")
     return {"weights": weights}
 
@@ -91,8 +95,16 @@ def main() -> None:
     from weft_trainer import log_metrics
 
     bug, steps, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
-    rank = int(os.environ["LEARNER_ID"]) - 1
+    kills = int(sys.argv[4]) if len(sys.argv) > 4 else 0
+    rank, attempt = int(os.environ["LEARNER_ID"]) - 1, int(os.environ["WEFT_ATTEMPT"])
     between = {"step": seconds, "in a save": 30 * seconds}
+
+    def held(step: int) -> bool:
+        if attempt > kills or step != attempt * EVERY or Path(os.environ["HOLD"], os.environ["TRAINING_ID"]).exists():
+            return False
+        time.sleep(1)
+        return True
+
     trained = train(
         Path(os.environ["CHECKPOINT_DIR"]),
         log_metrics,
@@ -100,6 +112,7 @@ def main() -> None:
         rank=rank,
         steps=steps,
         pause=lambda where: time.sleep(between[where]),
+        held=held,
     )
     np.savez(Path(os.environ["RESULT_DIR"]) / f"model-{rank}.npz", **trained)
 
