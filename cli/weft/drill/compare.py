@@ -42,6 +42,7 @@ class Comparison:
         notes: what else a user should know.
         deterministic: whether two undisturbed trainings are equal; None: there was only one.
         noise: the largest relative difference of the two.
+        resumed: how many attempts have begun with a checkpoint after a disturbance.
     """
 
     steps: int
@@ -53,14 +54,15 @@ class Comparison:
     notes: tuple[str, ...] = ()
     deterministic: bool | None = None
     noise: float = 0.0
+    resumed: int = 0
 
     @property
     def verdict(self) -> str:
-        """``survives``, ``differs``, or ``unproven``: nothing was disturbed, or nothing can be compared."""
+        """``survives``, ``differs``, or ``unproven``: no attempt was resumed, or nothing can be compared."""
         if self.causes:
             return "differs"
         compared = self.partings or any(file.difference for file in self.weights)
-        return "survives" if compared and self.losses else "unproven"
+        return "survives" if compared and self.resumed else "unproven"
 
 
 def compare(
@@ -97,6 +99,7 @@ def compare(
     files = [file.beyond(weights_noise) for file in weights]
     diagnosis = Diagnosis(pairs, leads, partings, files, disturbed, disturbances, data, habit)
     causes = diagnosis.causes()
+    notes += diagnosis.not_restored()
     if not causes:
         notes += diagnosis.unreported()
     lead = next(iter(leads.values()), None)
@@ -111,6 +114,7 @@ def compare(
         notes=tuple(notes),
         deterministic=None if second is None else noise <= tolerance,
         noise=noise,
+        resumed=len(disturbances) - len(diagnosis.not_restored()),
     )
 
 

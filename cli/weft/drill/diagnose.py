@@ -55,6 +55,11 @@ class Diagnosis:
         return {disturbance.attempt + 1: disturbance for disturbance in self.disturbances}
 
     @cached_property
+    def _without(self) -> set[int]:
+        """The attempts after a disturbance for which there was no checkpoint yet."""
+        return {attempt.n for attempt in self.disturbed.tries if attempt.n in self._before and not attempt.restored}
+
+    @cached_property
     def _lead(self) -> Series | None:
         return next(iter(self.leads.values()), None)
 
@@ -83,6 +88,13 @@ class Diagnosis:
         gaps = [gap for n in sorted(self._before) if (gap := self._gap(n))]
         return [f"no point of step {_span(gap)}: the kill came between its save and its report" for gap in gaps]
 
+    def not_restored(self) -> list[str]:
+        """Attempts that show nothing, because there was no checkpoint yet."""
+        return [
+            f"attempt {n} began without a checkpoint, as none was complete before the kill"
+            for n in sorted(self._without)
+        ]
+
     # --- whole attempts ---
 
     def _failed(self) -> Cause | None:
@@ -101,6 +113,8 @@ class Diagnosis:
     def _restarted(self) -> Cause | None:
         """Learners that begin again at their first step."""
         for n, what in sorted(self._before.items()):
+            if n in self._without:
+                continue  # it had nothing to continue from
             begins = self._begins(n)
             again = [learner for learner, step in begins.items() if step == self.leads[learner].order[0]]
             # The save in which the program was killed may be lost.

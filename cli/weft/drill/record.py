@@ -32,12 +32,13 @@ Curve = Mapping[int, Mapping[int, Sample]]
 
 @dataclass(frozen=True)
 class Try:
-    """An attempt of the job. ``said`` is the end of its log."""
+    """An attempt of the job. ``said`` is the end of its log; ``restored``: whether it began with a checkpoint."""
 
     n: int
     outcome: str | None
     reason: str = ""
     said: str = ""
+    restored: bool = True
 
 
 @dataclass(frozen=True)

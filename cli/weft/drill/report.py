@@ -29,7 +29,7 @@ _VERDICTS = {
 
 def headline(found: Comparison) -> str:
     if found.verdict == "unproven":
-        why = "there is no metric and no file of weights to compare" if found.losses else "nothing was disturbed"
+        why = "there is no metric and no file of weights to compare" if found.resumed else "no attempt was resumed"
         return f"{_VERDICTS['unproven']} No verdict, because {why}."
     return _VERDICTS[found.verdict]
 

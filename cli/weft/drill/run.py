@@ -357,7 +357,7 @@ def _record(job: Job) -> Recording:
         said = ""
         if tried.outcome in ("FAILED", "LOST"):
             said = "\n".join(line.text for line in job.logs(attempt=tried.n, tail=40))
-        tries.append(Try(tried.n, tried.outcome, tried.reason, said))
+        tries.append(Try(tried.n, tried.outcome, tried.reason, said, bool(tried.checkpoint)))
     return Recording(
         curves_of(job.metric_points(kind="user")),
         tuple(tries),

@@ -195,6 +195,13 @@ def test_an_attempt_that_fails_by_itself_names_its_checkpoint() -> None:
     assert [cause.key for cause in compare(recording(steps(1, 20)), other, [KILL]).causes] == ["failed"]
 
 
+def test_an_attempt_without_a_checkpoint_proves_nothing() -> None:
+    tries = (Try(1, "FAILED", restored=False), Try(2, "SUCCEEDED", restored=False))
+    found = compare(recording(steps(1, 20)), recording(steps(1, 12), steps(1, 20), tries=tries), [KILL])
+    assert (found.verdict, found.causes) == ("unproven", ())
+    assert found.notes == ("attempt 2 began without a checkpoint, as none was complete before the kill",)
+
+
 def test_speed_is_not_compared() -> None:
     for name in ("images_per_second", "perf/step_time", "train/tokens_per_s"):
         found = compare(recording(steps(1, 20), name=name), recording(steps(1, 12), steps(9, 20, 1), name=name), [KILL])
