@@ -81,6 +81,17 @@ def save(state: dict, path: Path) -> None:
     part.replace(path)
 
 
+def random_numbers() -> dict:
+    """The state of this process's random numbers, from which dropout comes."""
+    return {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state() if torch.cuda.is_available() else None}
+
+
+def set_random_numbers(state: dict) -> None:
+    torch.set_rng_state(state["cpu"])
+    if state["cuda"] is not None and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=12)
@@ -106,24 +117,28 @@ def main() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=args.learning_rate, momentum=0.9)
     # Before it gets any state: this makes a new optimizer, which takes over the settings only.
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
-    start = 0
+    start, random = 0, []
     if hvd.rank() == 0 and CHECKPOINT.exists():
         # An earlier attempt of this job was interrupted: go on after its last epoch.
-        state = torch.load(CHECKPOINT, weights_only=True, map_location=device)
+        state = torch.load(CHECKPOINT, weights_only=True, map_location="cpu")
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
-        start = state["epochs"]
+        start, random = state["epochs"], state["random"]
         say(f"resuming after epoch {start} from {CHECKPOINT.name}")
     # All begin with the state of the first process: fresh weights or the checkpoint.
-    start = hvd.broadcast_object(start, root_rank=0)
+    start, random = hvd.broadcast_object((start, random), root_rank=0)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    if len(random) == hvd.size():  # else another number of processes goes on
+        set_random_numbers(random[hvd.rank()])
 
     for epoch in range(start, args.epochs):
         sampler.set_epoch(epoch)
         train_epoch(model, optimizer, loader, epoch, args, device)
+        state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epochs": epoch + 1}
+        state["random"] = hvd.allgather_object(random_numbers())  # of all processes: each has its own
         if hvd.rank() == 0:
-            save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epochs": epoch + 1}, CHECKPOINT)
+            save(state, CHECKPOINT)
 
     accuracy, held_out = test(model, device)
     say(f"test accuracy {accuracy:.4f} on {held_out} held-out digits")

@@ -90,6 +90,19 @@ def save(state: dict, path: Path) -> None:
     part.replace(path)
 
 
+def random_numbers() -> dict:
+    """The state of this process's random numbers, from which dropout comes."""
+    cuda = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
+    return {"cpu": torch.get_rng_state(), "cuda": cuda}
+
+
+def gather(state: dict) -> list[dict]:
+    """What each process has, by rank."""
+    states = [None] * dist.get_world_size()
+    dist.all_gather_object(states, state)
+    return states
+
+
 def resume(model, optimizer, device) -> int:
     """All take the first process's checkpoint, if an earlier attempt of this job left one: how many epochs are done."""
     found = [None]
@@ -101,6 +114,11 @@ def resume(model, optimizer, device) -> int:
         return 0
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
+    if len(state["random"]) == dist.get_world_size():  # else another number of processes goes on
+        mine = state["random"][dist.get_rank()]
+        torch.set_rng_state(mine["cpu"])
+        if mine["cuda"] is not None and torch.cuda.is_available():
+            torch.cuda.set_rng_state(mine["cuda"])
     say(f"resuming after epoch {state['epochs']} from {CHECKPOINT.name}")
     return state["epochs"]
 
@@ -138,8 +156,10 @@ def main() -> None:
     for epoch in range(resume(net, optimizer, device), args.epochs):
         sampler.set_epoch(epoch)
         train_epoch(model, optimizer, loader, epoch, args, device)
+        state = {"model": net.state_dict(), "optimizer": optimizer.state_dict(), "epochs": epoch + 1}
+        state["random"] = gather(random_numbers())  # of all processes: each has its own
         if dist.get_rank() == 0:
-            save({"model": net.state_dict(), "optimizer": optimizer.state_dict(), "epochs": epoch + 1}, CHECKPOINT)
+            save(state, CHECKPOINT)
 
     accuracy, held_out = test(net, device)
     say(f"test accuracy {accuracy:.4f} on {held_out} held-out digits")

@@ -34,6 +34,7 @@ COMMANDS: dict[str, Entry] = {
     "bench": Entry(
         "bench", "Measure the speed of a training, and how it scales with the number of learners.", TRAIN, group=True
     ),
+    "drill": Entry("drill", "Train a job undisturbed, then kill and halt it, and compare the two.", TRAIN),
     "list": Entry("jobs", "List jobs, newest first.", JOBS),
     "show": Entry("jobs", "Show a job: its state and the reason for it, its attempts and its learners.", JOBS),
     "checkpoints": Entry("jobs", "List the stored checkpoints of a job, newest first.", JOBS),

@@ -142,6 +142,10 @@ class Job(JobRecord):
         """The files of its results."""
         return self._jobs.files(self.id)
 
+    def tunnel(self, kind: str, *, learner: int = 1, **opening: Any) -> Tunnel:
+        """A tunnel into a learner; see :meth:`Jobs.tunnel`."""
+        return self._jobs.tunnel(self.id, kind, learner=learner, **opening)
+
     def halt(self, grace_seconds: int | None = None) -> Job:
         """Stop the job and keep what it has stored; see :meth:`Jobs.halt`."""
         return self._jobs.halt(self.id, grace_seconds)
