@@ -13,6 +13,8 @@ from weft_core.store.models import Job, Secret, SweepRow
 from weft_workers.context import Context, make_context
 from weft_workers.sweeping import Sweeps
 
+_EPOCHS = {"name": "pytorch", "command": "python train.py --epochs ${sweep.epochs}"}
+
 
 def manifest(**changes: Any) -> str:
     sweep = {"parameters": {"lr": {"log": [1e-4, 1e-1]}, "batch": [32, 64]}, "metric": "score", "trials": 6}
@@ -82,6 +84,21 @@ def test_learners_get_the_parameters(api: Api, ann: Person, worker: Sweeps) -> N
         "WEFT_SWEEP_LR": "0.5",
         "WEFT_SWEEP_FAST": "true",
     }
+
+
+def test_a_trial_that_may_go_on_is_not_registered(api: Api, ann: Person, worker: Sweeps) -> None:
+    rungs = {"parameter": "epochs", "max": 2, "reduction": 2}
+    batch = {"values": [1], "set": "cpus"}  # its values are tried in a whole manifest
+    made = submit(ann, sweep={"search": "asha", "parameters": {"batch": batch}, "rungs": rungs}, framework=_EPOCHS)
+    worker.run_due()
+    trial = trials(ann, made["id"])[0]
+    assert trial["parameters"] == {"batch": 1, "epochs": 1}
+    assert api.attempt(trial["job"]).agents[0].start()["command"] == "python train.py --epochs 1"
+    for state in ("PENDING", "PROCESSING", "COMPLETED"):
+        api.set_state(trial["job"], state)
+    answer = ann.http.post("/api/v1/models/best/versions", json={"job": trial["job"]})
+    assert (answer.status_code, code_of(answer)) == (409, "conflict")
+    assert f"a trial of {made['id']}" in answer.json()["detail"]
 
 
 def test_a_rerun_of_a_trial_may_have_another_value(api: Api, ann: Person, worker: Sweeps) -> None:

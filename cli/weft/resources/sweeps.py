@@ -12,6 +12,8 @@ from weft.transport.http import Transport, segment
 
 ENDED = frozenset({"COMPLETED", "STOPPED", "FAILED"})
 """The states in which a sweep stays."""
+WITH_RUNGS = frozenset({"asha", "hyperband"})
+"""The searches whose trials may go on after their end."""
 _POLL = 1.0
 
 
