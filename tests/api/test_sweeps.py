@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 import yaml
-from sqlalchemy import select
+from sqlalchemy import func, select, update
 from tests.api.conftest import Api, Person, code_of, zipped
 
+from weft_api.sweeps import deleting
 from weft_core.store.models import Job, Secret, SweepRow
 from weft_workers.context import Context, make_context
 from weft_workers.sweeping import Sweeps
@@ -99,6 +100,29 @@ def test_a_trial_that_may_go_on_is_not_registered(api: Api, ann: Person, worker:
     answer = ann.http.post("/api/v1/models/best/versions", json={"job": trial["job"]})
     assert (answer.status_code, code_of(answer)) == (409, "conflict")
     assert f"a trial of {made['id']}" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("jobs", [False, True])
+def test_a_sweep_that_has_ended_is_deleted(
+    ann: Person, bob: Person, worker: Sweeps, monkeypatch: pytest.MonkeyPatch, jobs: bool
+) -> None:
+    monkeypatch.setattr(deleting, "_BATCH", 2)
+    path = f"/api/v1/sweeps/{submit(ann, sweep={'parallel': 3})['id']}"
+    worker.run_due()
+    refused = ann.http.delete(path)
+    assert (refused.status_code, code_of(refused)) == (409, "conflict")
+    assert "the sweep is RUNNING" in refused.json()["detail"]
+    trial_jobs = [trial["job"] for trial in trials(ann, path.rpartition("/")[2])]
+    ann.http.post(f"{path}/stop")
+    with worker._context.database.transaction() as session:
+        session.execute(update(Job).where(Job.id.in_(trial_jobs)).values(state="HALTED", ended_at=func.now()))
+    worker.run_due()
+    assert bob.http.delete(path).status_code == 404
+    assert ann.http.delete(path, params={"jobs": jobs}).status_code == 204
+    assert ann.http.get(path).status_code == 404
+    assert ann.http.delete(path).status_code == 404
+    desired = {ann.http.get(f"/api/v1/jobs/{job}").json()["desired"] for job in trial_jobs}
+    assert ("DELETED" in desired, len(desired), len(trial_jobs)) == (jobs, 1, 3)
 
 
 def test_a_rerun_of_a_trial_may_have_another_value(api: Api, ann: Person, worker: Sweeps) -> None:

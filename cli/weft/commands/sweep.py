@@ -1,8 +1,9 @@
-"""``sweep MANIFEST``, and ``sweep list|show|best|pause|resume|stop``."""
+"""``sweep MANIFEST``, and ``sweep list|show|best|pause|resume|stop|delete``."""
 
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Sequence
 from datetime import datetime
@@ -12,6 +13,7 @@ import typer
 from rich.markup import escape
 from typer.core import TyperGroup
 
+from weft import words
 from weft.bundle import open_bundle
 from weft.client import Client
 from weft.commands.common import JsonOption, client_of
@@ -285,6 +287,25 @@ def resume(ctx: typer.Context, sweep: SweepArgument, as_json: JsonOption = False
 def stop(ctx: typer.Context, sweep: SweepArgument, as_json: JsonOption = False) -> None:
     """End a sweep: no new trial begins, and those under way are halted."""
     _steer(ctx, sweep, "stop", as_json)
+
+
+@app.command("delete")
+def delete(
+    ctx: typer.Context,
+    sweep: SweepArgument,
+    jobs: Annotated[bool, typer.Option("--jobs", help="Also delete the jobs of its trials.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")] = False,
+) -> None:
+    """Delete a sweep that has ended; its jobs stay unless you say --jobs."""
+    client = client_of(ctx)
+    found = client.sweeps.find(sweep)
+    what = f"{found.id} with the jobs of its {words.count(found.asked, 'trial')}" if jobs else found.id
+    if not yes:
+        if not sys.stdin.isatty():
+            raise typer.BadParameter("there is no terminal to ask; use --yes", param_hint="--yes")
+        typer.confirm(f"Delete {what} ({found.name})?", abort=True, err=True)
+    client.sweeps.delete(found.id, jobs=jobs)
+    say(f"[green]✓[/] {what} is deleted")
 
 
 def _steer(ctx: typer.Context, reference: str, verb: str, as_json: bool) -> None:

@@ -115,6 +115,18 @@ class Sweeps:
         """
         return self._steer(sweep_id, "stop")
 
+    def delete(self, sweep_id: str, *, jobs: bool = False) -> None:
+        """Delete a sweep that has ended.
+
+        Args:
+            jobs: also delete the jobs of its trials.
+
+        Raises:
+            Conflict: the sweep has not ended.
+        """
+        query = {"jobs": "true"} if jobs else {}
+        self._transport.request("DELETE", _path(sweep_id), params=query)
+
     def wait(self, sweep_id: str, timeout: float | None = None) -> SweepInfo:
         """Wait until a sweep has ended; polls.
 
