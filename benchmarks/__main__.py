@@ -19,6 +19,7 @@ from benchmarks import (
     data,
     flood,
     gpu,
+    halving,
     install,
     isolation,
     learners,
@@ -53,6 +54,7 @@ BENCHMARKS: dict[str, Callable[[Stack, Path], None]] = {
     "slots": slots.measure,
     "overhead": overhead.measure,
     "flood": flood.measure,
+    "halving": halving.measure,
 }
 # These need no stack.
 ALONE: dict[str, Callable[[Path], None]] = {

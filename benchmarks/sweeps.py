@@ -1,8 +1,9 @@
 """How long a decision of a sweep's search takes as trials pile up, and the rows that it reads.
 
 The rows of a sweep with 100 and with 10,000 trials, in a Postgres of its own. A decision is what a worker does for one
-trial: it reads the rows, builds Optuna's study, and asks the sampler. Seconds of the processor, as the machine may be
-busy; the first decision of a process, which imports Optuna, does not count. ``WEFT_BENCH_ROUNDS`` (30) decisions each.
+trial: it reads the rows, builds Optuna's study, and asks the sampler. For ``asha``, it first looks for a trial that
+goes on, and finds none. Seconds of the processor, as the machine may be busy; the first decision of a process, which
+imports Optuna, does not count. ``WEFT_BENCH_ROUNDS`` (30) decisions each.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from sqlalchemy.orm import Session
 from tests.servers import Servers
 
 from benchmarks.table import show
-from weft_core.manifest.sweep_models import Sweep, SweepParameter
+from weft_core.manifest.sweep_models import Rungs, Sweep, SweepParameter
 from weft_core.store.database import Database
 from weft_core.store.models import Project, SweepRow, Trial, User
-from weft_core.sweeps.trials import decide
+from weft_core.sweeps.promoting import next_promotion
+from weft_core.sweeps.trials import decide, search_of
 
 SIZES = (100, 10_000)
 ROUNDS = int(os.environ.get("WEFT_BENCH_ROUNDS", "30"))
@@ -42,7 +44,7 @@ def measure(folder: Path) -> None:
     try:
         with servers.database_url() as url:
             database = Database(url)
-            searches = ("random", "grid", "tpe", "cmaes")
+            searches = ("random", "grid", "tpe", "cmaes", "asha")
             rows = [_measure(database, search, size) for search in searches for size in SIZES]
             database.close()
     finally:
@@ -59,6 +61,7 @@ def _measure(database: Database, search: str, size: int) -> tuple[str, ...]:
             sweep = session.get_one(SweepRow, sweep_id)
             counted = _Rows(session)
             begin = time.process_time()
+            next_promotion(session, sweep, search_of(sweep))
             decide(session, sweep, size + round_, size)
             took = time.process_time() - begin
             reads = counted.total
@@ -85,7 +88,8 @@ def _fill(session: Session, search: str, size: int) -> str:
     parameters = dict(_PARAMETERS)
     if search == "grid":
         parameters = {name: SweepParameter(kind="values", values=list(range(11))) for name in _PARAMETERS}
-    sweep = Sweep(parameters=parameters, metric="loss", goal="min", trials=20_000, search=search)
+    rungs = Rungs(parameter="epochs", max=81) if search == "asha" else None
+    sweep = Sweep(parameters=parameters, metric="loss", goal="min", trials=20_000, search=search, rungs=rungs)
     row_id = f"swp-{search}-{size}"
     session.merge(Project(id="prj-1", name="lab"))
     session.merge(User(id="usr-1", name="ada"))
@@ -101,6 +105,7 @@ def _fill(session: Session, search: str, size: int) -> str:
     rows = []
     for number in range(size):
         done = number < size - 4
+        value = chance.random() if done else None
         rows.append(
             {
                 "sweep_id": row_id,
@@ -114,7 +119,9 @@ def _fill(session: Session, search: str, size: int) -> str:
                 },
                 "runs": False,
                 "state": "COMPLETED" if done else "RUNNING",
-                "value": chance.random() if done else None,
+                "value": value,
+                "rung": 0 if rungs is not None else None,
+                "results": [value] if rungs is not None and done else [],
                 "seen": max(0, number - 4),
                 "told": number + 1 if done else None,
                 "memory": {},

@@ -75,6 +75,16 @@ sweep:
   stop: {value: 0.99, after: 12h, failures: 5}
   seed: 1
 """
+_RUNGS = """
+framework: {name: pytorch, command: "python train.py --lr ${sweep.lr} --epochs ${sweep.epochs}"}
+sweep:
+  parameters:
+    lr: {log: [1e-4, 1e-1]}
+  metric: val/accuracy
+  trials: 27
+  search: asha
+  rungs: {parameter: epochs, min: 1, max: 27, reduction: 3, sync: true}
+"""
 _RANGES = """
 sweep:
   parameters:
@@ -323,6 +333,12 @@ data_stores:
     "sweep.trials": _SWEEP,
     "sweep.parallel": _SWEEP,
     "sweep.search": _SWEEP,
+    "sweep.rungs": _RUNGS,
+    "sweep.rungs.parameter": _RUNGS,
+    "sweep.rungs.min": _RUNGS,
+    "sweep.rungs.max": _RUNGS,
+    "sweep.rungs.reduction": _RUNGS,
+    "sweep.rungs.sync": _RUNGS,
     "sweep.stop": _SWEEP,
     "sweep.stop.value": _SWEEP,
     "sweep.stop.after": _SWEEP,

@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 import yaml
-from sqlalchemy import select
+from sqlalchemy import func, select, update
 from tests.api.conftest import Api, Person, code_of, zipped
 
+from weft_api.sweeps import deleting
 from weft_core.store.models import Job, Secret, SweepRow
 from weft_workers.context import Context, make_context
 from weft_workers.sweeping import Sweeps
+
+_EPOCHS = {"name": "pytorch", "command": "python train.py --epochs ${sweep.epochs}"}
 
 
 def manifest(**changes: Any) -> str:
@@ -82,6 +85,44 @@ def test_learners_get_the_parameters(api: Api, ann: Person, worker: Sweeps) -> N
         "WEFT_SWEEP_LR": "0.5",
         "WEFT_SWEEP_FAST": "true",
     }
+
+
+def test_a_trial_that_may_go_on_is_not_registered(api: Api, ann: Person, worker: Sweeps) -> None:
+    rungs = {"parameter": "epochs", "max": 2, "reduction": 2}
+    batch = {"values": [1], "set": "cpus"}  # its values are tried in a whole manifest
+    made = submit(ann, sweep={"search": "asha", "parameters": {"batch": batch}, "rungs": rungs}, framework=_EPOCHS)
+    worker.run_due()
+    trial = trials(ann, made["id"])[0]
+    assert trial["parameters"] == {"batch": 1, "epochs": 1}
+    assert api.attempt(trial["job"]).agents[0].start()["command"] == "python train.py --epochs 1"
+    for state in ("PENDING", "PROCESSING", "COMPLETED"):
+        api.set_state(trial["job"], state)
+    answer = ann.http.post("/api/v1/models/best/versions", json={"job": trial["job"]})
+    assert (answer.status_code, code_of(answer)) == (409, "conflict")
+    assert f"a trial of {made['id']}" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("jobs", [False, True])
+def test_a_sweep_that_has_ended_is_deleted(
+    ann: Person, bob: Person, worker: Sweeps, monkeypatch: pytest.MonkeyPatch, jobs: bool
+) -> None:
+    monkeypatch.setattr(deleting, "_BATCH", 2)
+    path = f"/api/v1/sweeps/{submit(ann, sweep={'parallel': 3})['id']}"
+    worker.run_due()
+    refused = ann.http.delete(path)
+    assert (refused.status_code, code_of(refused)) == (409, "conflict")
+    assert "the sweep is RUNNING" in refused.json()["detail"]
+    trial_jobs = [trial["job"] for trial in trials(ann, path.rpartition("/")[2])]
+    ann.http.post(f"{path}/stop")
+    with worker._context.database.transaction() as session:
+        session.execute(update(Job).where(Job.id.in_(trial_jobs)).values(state="HALTED", ended_at=func.now()))
+    worker.run_due()
+    assert bob.http.delete(path).status_code == 404
+    assert ann.http.delete(path, params={"jobs": jobs}).status_code == 204
+    assert ann.http.get(path).status_code == 404
+    assert ann.http.delete(path).status_code == 404
+    desired = {ann.http.get(f"/api/v1/jobs/{job}").json()["desired"] for job in trial_jobs}
+    assert ("DELETED" in desired, len(desired), len(trial_jobs)) == (jobs, 1, 3)
 
 
 def test_a_rerun_of_a_trial_may_have_another_value(api: Api, ann: Person, worker: Sweeps) -> None:

@@ -11,7 +11,7 @@ import pytest
 import typer
 from tests.api.conftest import Api, Person, api, api_settings
 from tests.cli.conftest import Weft, accept_code
-from tests.cli.double import Double, as_json, problem
+from tests.cli.double import Answer, Double, as_json, problem
 
 from weft import errors
 from weft.client import Client
@@ -160,6 +160,29 @@ def test_the_best(weft: Weft, served: Double) -> None:
 def test_it_is_steered(weft: Weft, served: Double, verb: str) -> None:
     served.on("POST", f"sweeps/{ID}/{verb}", as_json(sweep(state="STOPPING")))
     assert f"{ID} is STOPPING" in weft("sweep", verb, "@last").err
+
+
+@pytest.mark.parametrize("jobs", [False, True])
+def test_it_is_deleted(weft: Weft, served: Double, jobs: bool) -> None:
+    served.on("DELETE", f"sweeps/{ID}", Answer(204))
+    assert "use --yes" in weft("sweep", "delete", ID).err
+    done = weft("sweep", "delete", ID, "--yes", *(["--jobs"] if jobs else []))
+    assert f"{ID}{' with the jobs of its 3 trials' if jobs else ''} is deleted" in done.err
+    assert served.seen[-1].query == ({"jobs": ["true"]} if jobs else {})
+
+
+def test_a_trial_that_goes_on_is_shown_at_each_end(weft: Weft, double: Double, code: Path) -> None:
+    accept_code(double, code)
+    double.on("POST", "sweeps", as_json(sweep(asked=0, told=0, best=None), 201))
+    states = [sweep(search="asha", told=1), sweep(search="asha", told=1, state="COMPLETED", reason="all have ended")]
+    pages = [[trial(0)], [trial(0, value=0.9, ended_at="2026-01-31T08:20:00Z")]]
+    double.on("GET", f"sweeps/{ID}", *map(as_json, states))
+    double.on("GET", f"sweeps/{ID}/trials", *(as_json({"trials": page, "next_cursor": None}) for page in pages))
+    done = weft("sweep", str(code / "manifest.yml"), "--follow")
+    assert [line[:31] for line in done.err.splitlines() if "trial 0:" in line] == [
+        "trial 0: COMPLETED score 0.5 fa",
+        "trial 0: COMPLETED score 0.9 fa",
+    ]
 
 
 def test_an_unknown_sweep(weft: Weft, double: Double) -> None:

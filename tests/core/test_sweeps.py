@@ -76,7 +76,25 @@ def test_a_sweep_has_defaults_and_is_the_same_when_it_is_written_again() -> None
         ),
         ({"search": "grid"}, "sweep.parameters.lr: the search grid can't try each value of a range"),
         ({"search": "cmaes", "parameters": {"lr": [1, 2]}}, "the search cmaes moves in ranges, and this is a list"),
-        ({"search": "asha"}, "sweep.search: expected one of: random, grid, tpe, cmaes, manual, found 'asha'"),
+        ({"search": "pbt"}, "expected one of: random, grid, tpe, cmaes, asha, hyperband, manual, found 'pbt'"),
+        ({"search": "asha"}, "sweep.rungs: missing: the search asha needs a mapping such as {parameter: epochs"),
+        ({"rungs": {"parameter": "n", "max": 9}}, "sweep.rungs: the search tpe has no rungs: accepted with asha or"),
+        ({"search": "asha", "rungs": {"max": 9}}, "sweep.rungs.parameter: missing"),
+        ({"search": "asha", "rungs": {"parameter": "n", "max": 2}}, "expected a whole number from 3, which is min"),
+        ({"search": "asha", "rungs": {"parameter": "lr", "max": 9}}, "the search chooses 'lr': give this parameter"),
+        ({"search": "asha", "rungs": {"parameter": "LR", "max": 9}}, "the same environment variable as 'lr'"),
+        (
+            {"search": "asha", "trials": 26, "rungs": {"parameter": "n", "max": 27}},
+            "sweep.trials: expected a whole number from 27, so that a trial reaches the last rung, found 26",
+        ),
+        (
+            {"search": "hyperband", "trials": 3, "rungs": {"parameter": "n", "max": 27}},
+            "sweep.trials: expected a whole number from 4",
+        ),
+        (
+            {"search": "asha", "rungs": {"parameter": "n", "max": 10**9}},
+            "sweep.rungs: one of 387,420,489 trials would reach the last rung: accepted is a larger min or reduction",
+        ),
         ({"goal": "most"}, "sweep.goal: expected one of: max, min"),
         ({"trials": 0}, "sweep.trials: expected a whole number from 1 to 100000"),
         ({"stop": {"value": "x"}}, "sweep.stop.value: expected a number"),
@@ -86,6 +104,20 @@ def test_a_sweep_has_defaults_and_is_the_same_when_it_is_written_again() -> None
 )
 def test_what_is_wrong_in_a_sweep_is_named_with_its_place(sweep: dict[str, Any], message: str) -> None:
     assert any(message in problem for problem in problems(manifest(**sweep))), problems(manifest(**sweep))
+
+
+def test_rungs_have_defaults_and_give_the_program_a_parameter() -> None:
+    rungs = {"parameter": "epochs", "max": 27}
+    text = manifest(search="asha", rungs=rungs).replace("train.py", "train.py --epochs ${sweep.epochs}")
+    whole = parse_manifest(text, HERE).manifest
+    assert parse_manifest(manifest_text(whole), HERE).manifest == whole
+    sweep = whole.sweep
+    assert sweep is not None
+    assert sweep.rungs is not None
+    assert (sweep.trials, sweep.rungs.min, sweep.rungs.reduction, sweep.rungs.sync) == (27, 1, 3, False)
+    assert parsed(search="hyperband", rungs=rungs).trials == 20
+    assert sweep.given({"lr": 0.1}, 1) == {"lr": 0.1, "epochs": 3}
+    assert sweep.given({"lr": 0.1}, None) == {"lr": 0.1, "epochs": 27}, "a trial that runs elsewhere"
 
 
 def test_a_reference_names_a_parameter() -> None:

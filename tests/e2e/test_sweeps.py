@@ -53,3 +53,44 @@ def test_a_sweep_goes_on_whoever_is_killed(stack: Stack) -> None:
     shown = stack.weft("sweep", "best", disturbed.id).stdout
     assert ended.best.job is not None
     assert ended.best.job in shown
+
+
+# It continues from its checkpoint, and fails if it has none on the second rung.
+_LONGER = """
+import os
+from pathlib import Path
+from weft_trainer import log_metrics
+state = Path(os.environ["CHECKPOINT_DIR"]) / "epochs"
+ran = len(state.read_text()) if state.exists() else 0
+assert ran >= ${sweep.epochs} - 1, ran
+for epoch in range(ran + 1, ${sweep.epochs} + 1):
+    log_metrics(score=epoch / 1000 - abs(${sweep.x} - 0.5), step=epoch)
+    state.write_text("x" * epoch)
+"""
+
+
+def test_good_trials_go_on_from_their_checkpoints_whoever_is_killed(stack: Stack) -> None:
+    client = stack.client
+    search = {
+        "parameters": {"x": {"uniform": [0, 1]}},
+        "metric": "score",
+        "search": "asha",
+        "trials": 4,
+        "parallel": 2,
+        "rungs": {"parameter": "epochs", "max": 2, "reduction": 2, "sync": True},
+    }
+    made = client.sweep(manifest(f"cat > train.py <<'END'\n{_LONGER}\nEND\nexec python train.py", sweep=search))
+    eventually(lambda: client.sweeps.get(made.id).asked == 4, "all trials", 200)
+    stack.kill_and_await("worker", "api")
+    eventually(lambda: any(trial.parameters["epochs"] == 2 for trial in client.sweeps.trials(made.id)), "a rung", 200)
+    stack.kill_and_await("worker")
+    ended = client.sweeps.wait(made.id, 400)
+    trials = list(client.sweeps.trials(made.id))
+    assert (ended.state, [trial.reason for trial in trials]) == ("COMPLETED", [""] * 4)
+    best = sorted(trials, key=lambda trial: abs(float(trial.parameters["x"]) - 0.5))
+    assert [trial.parameters["epochs"] for trial in best] == [2, 2, 1, 1]
+    assert ended.best is not None
+    assert (ended.best.number, ended.best.value) == (
+        best[0].number,
+        2 / 1000 - abs(float(best[0].parameters["x"]) - 0.5),
+    )

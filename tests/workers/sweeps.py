@@ -21,6 +21,7 @@ from weft_core.store.models import Job, JobMetric, Member, SweepRow, Trial
 from weft_core.store.scope import Scope
 from weft_core.store.submitting import insert_job
 from weft_core.sweeps import trials
+from weft_core.sweeps.promoting import promote
 from weft_core.wake import Wake
 from weft_workers.context import Context, make_context
 from weft_workers.sweeping import Sweeps
@@ -91,7 +92,7 @@ class Swept:
             session.execute(ended.values(state=state, ended_at=func.now(), next_step_at=None, reason=f"it is {state}"))
             if value is not None:
                 row = {"name": "score", "rank": 0, "last": value, "min": value, "max": value}
-                session.add(JobMetric(job_id=trial.job_id, project_id=PROJECT, **row))
+                session.merge(JobMetric(job_id=trial.job_id, project_id=PROJECT, **row))
 
     def finish_open(self, value: Callable[[Mapping[str, Any]], float] = objective) -> None:
         for trial in self.open():
@@ -119,6 +120,10 @@ def move_and_die(settings: Settings, sweep_id: str, moment: str) -> None:
     """Move a sweep on in this process, which is killed at ``moment``."""
     context = make_context(settings, "inst-test", {"local": FakeEngine()}, connections=4)
 
+    def promote_and_die(*given: Any) -> None:
+        promote(*given)
+        os.kill(os.getpid(), signal.SIGKILL)
+
     def die(*given: Any, **more: Any) -> Any:
         if moment == "job inserted":
             insert_job(*given, **more)
@@ -127,6 +132,8 @@ def move_and_die(settings: Settings, sweep_id: str, moment: str) -> None:
 
     if moment == "committed":
         context = replace(context, wake=cast(Wake, _Dying()))
+    elif moment == "promoted":
+        vars(trials).update(promote=promote_and_die)
     else:
         vars(trials).update(insert_job=die)
     Sweeps(context).move(sweep_id)

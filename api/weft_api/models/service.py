@@ -38,6 +38,7 @@ from weft_core.store.jobs import record_registration
 from weft_core.store.models import Job, Model, ModelPromotion, ModelVersion, User
 from weft_core.store.registry import InUse, UnknownModel
 from weft_core.store.scope import Scope
+from weft_core.sweeps.promoting import may_go_on
 
 _MOST = 100
 _MOST_METRICS = 30
@@ -223,13 +224,13 @@ def register_job(context: Context, who: Principal, name: str, job_id: str, once:
     with context.database.transaction() as session:
         scope = who.scope(session)
         once.seen(scope)
-        job = _completed(find_job(scope, job_id))
+        job = _completed(scope, find_job(scope, job_id))
         known = any(reference.startswith(f"{name}@") for reference in registered_as(scope, job))
         files = None if known else _results(context, scope, job)
     found = _summary(context, files) if files else None
     with context.database.transaction() as session:
         scope = who.scope(session)
-        job = _completed(find_job(scope, job_id, lock=True))
+        job = _completed(scope, find_job(scope, job_id, lock=True))
         model, version, new = registry.register(session, job, name, user_id=who.user_id, files=found)
         once.claim(scope, version.id)
         if new:
@@ -242,11 +243,14 @@ def register_job(context: Context, who: Principal, name: str, job_id: str, once:
     return view, new
 
 
-def _completed(job: Job) -> Job:
+def _completed(scope: Scope, job: Job) -> Job:
     if job.desired == Desired.DELETED:
         raise Problem(CONFLICT, "the job is being deleted")
     if job.state != JobState.COMPLETED:
         raise Problem(CONFLICT, f"the job is {job.state}: only the results of a COMPLETED job can be registered")
+    if (sweep := may_go_on(scope, job)) is not None:
+        message = f"the job is a trial of {sweep} and may go on to its next rung: register it when the sweep has ended"
+        raise Problem(CONFLICT, message)
     return job
 
 

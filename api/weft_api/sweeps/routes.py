@@ -19,7 +19,7 @@ from weft_api.http.problems import (
     responses,
 )
 from weft_api.jobs.submission import SUBMISSION_BODY, SUBMISSION_REFUSALS, SubmissionParam
-from weft_api.sweeps import service
+from weft_api.sweeps import deleting, service
 from weft_api.sweeps.importance import show_importance
 from weft_api.sweeps.schemas import (
     AskBody,
@@ -153,6 +153,23 @@ def resume_sweep(sweep_id: str, context: Ctx, who: Editor, key: KeyHeader = None
 def stop_sweep(sweep_id: str, context: Ctx, who: Editor, key: KeyHeader = None) -> SweepView:
     """No new trial begins, and those under way are halted. Then the sweep is STOPPED."""
     return service.stop(context, who, sweep_id, once(context.settings, key, f"POST /sweeps/{sweep_id}/stop", None))
+
+
+@router.delete(
+    "/{sweep_id}",
+    status_code=204,
+    summary="Delete a sweep that has ended",
+    responses=responses(NOT_FOUND, CONFLICT),
+    openapi_extra=audited("sweeps.delete", "sweep:{sweep_id}"),
+)
+def delete_sweep(
+    sweep_id: str,
+    context: Ctx,
+    who: Editor,
+    jobs: Annotated[bool, Query(description="Whether the jobs of its trials are deleted, too.")] = False,
+) -> None:
+    """Without `jobs`, the jobs of its trials stay, with their labels."""
+    deleting.delete(context, who, sweep_id, jobs)
 
 
 @router.post(

@@ -99,7 +99,7 @@ def _try_values(context: Context, parsed: ParsedManifest) -> None:
         accepted = "a mapping with parameters, metric and more"
         raise ManifestError([ManifestProblem("sweep", f"missing: expected {accepted}", accepted=accepted)])
     kit = trials.Kit(context.settings, context.box)
-    first = {name: next(iter(_some(search, name))) for name in search.names}
+    first = search.given({name: next(iter(_some(search, name))) for name in search.names}, 0)
     for name, parameter in search.parameters.items():
         if parameter.set is None or parameter.set.startswith("env."):
             continue

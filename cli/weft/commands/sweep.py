@@ -1,16 +1,19 @@
-"""``sweep MANIFEST``, and ``sweep list|show|best|pause|resume|stop``."""
+"""``sweep MANIFEST``, and ``sweep list|show|best|pause|resume|stop|delete``."""
 
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 from typer.core import TyperGroup
 
+from weft import words
 from weft.bundle import open_bundle
 from weft.client import Client
 from weft.commands.common import JsonOption, client_of
@@ -32,7 +35,7 @@ from weft.commands.submitting import send_bundle
 from weft.errors import InvalidManifest, WeftError
 from weft.exits import ExitCode
 from weft.models import SweepInfo
-from weft.resources.sweeps import ENDED
+from weft.resources.sweeps import ENDED, WITH_RUNGS
 from weft.ui import problems
 from weft.ui.console import say, show, show_json
 from weft.ui.metrics import chart_style
@@ -130,7 +133,8 @@ def submit(
     trials: Annotated[int | None, typer.Option("--trials", min=1, help="How many trials there are.")] = None,
     parallel: Annotated[int | None, typer.Option("--parallel", min=1, help="How many run at the same time.")] = None,
     search: Annotated[
-        str | None, typer.Option("--search", metavar="NAME", help="random, grid, tpe, cmaes or manual.")
+        str | None,
+        typer.Option("--search", metavar="NAME", help="random, grid, tpe, cmaes, asha, hyperband or manual."),
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="The seed of all random choices.")] = None,
     follow: Annotated[
@@ -189,14 +193,14 @@ def _send(client: Client, source: Source) -> SweepInfo:
 
 
 def _follow(client: Client, sweep_id: str) -> None:
-    shown: set[int] = set()
+    shown: set[tuple[int, datetime | None]] = set()  # a trial ends once more after it has gone on to its next rung
     while True:
         sweep = client.sweeps.get(sweep_id)
-        if sweep.told > len(shown):
+        if sweep.told > len(shown) or sweep.search in WITH_RUNGS:
             for trial in client.sweeps.trials(sweep_id):
-                if trial.state == "RUNNING" or trial.number in shown:
+                if trial.state == "RUNNING" or (trial.number, trial.ended_at) in shown:
                     continue
-                shown.add(trial.number)
+                shown.add((trial.number, trial.ended_at))
                 chosen = " ".join(f"{name}={parameter(value)}" for name, value in sorted(trial.parameters.items()))
                 result = trial.reason if trial.value is None else f"{sweep.metric} {parameter(trial.value)}"
                 say(f"trial {trial.number}: {trial.state} {escape(result)} [dim]{escape(chosen)}[/]")
@@ -283,6 +287,25 @@ def resume(ctx: typer.Context, sweep: SweepArgument, as_json: JsonOption = False
 def stop(ctx: typer.Context, sweep: SweepArgument, as_json: JsonOption = False) -> None:
     """End a sweep: no new trial begins, and those under way are halted."""
     _steer(ctx, sweep, "stop", as_json)
+
+
+@app.command("delete")
+def delete(
+    ctx: typer.Context,
+    sweep: SweepArgument,
+    jobs: Annotated[bool, typer.Option("--jobs", help="Also delete the jobs of its trials.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")] = False,
+) -> None:
+    """Delete a sweep that has ended; its jobs stay unless you say --jobs."""
+    client = client_of(ctx)
+    found = client.sweeps.find(sweep)
+    what = f"{found.id} with the jobs of its {words.count(found.asked, 'trial')}" if jobs else found.id
+    if not yes:
+        if not sys.stdin.isatty():
+            raise typer.BadParameter("there is no terminal to ask; use --yes", param_hint="--yes")
+        typer.confirm(f"Delete {what} ({found.name})?", abort=True, err=True)
+    client.sweeps.delete(found.id, jobs=jobs)
+    say(f"[green]✓[/] {what} is deleted")
 
 
 def _steer(ctx: typer.Context, reference: str, verb: str, as_json: bool) -> None:

@@ -12,6 +12,8 @@ from weft.transport.http import Transport, segment
 
 ENDED = frozenset({"COMPLETED", "STOPPED", "FAILED"})
 """The states in which a sweep stays."""
+WITH_RUNGS = frozenset({"asha", "hyperband"})
+"""The searches whose trials may go on after their end."""
 _POLL = 1.0
 
 
@@ -112,6 +114,18 @@ class Sweeps:
             Conflict: the sweep has ended otherwise.
         """
         return self._steer(sweep_id, "stop")
+
+    def delete(self, sweep_id: str, *, jobs: bool = False) -> None:
+        """Delete a sweep that has ended.
+
+        Args:
+            jobs: also delete the jobs of its trials.
+
+        Raises:
+            Conflict: the sweep has not ended.
+        """
+        query = {"jobs": "true"} if jobs else {}
+        self._transport.request("DELETE", _path(sweep_id), params=query)
 
     def wait(self, sweep_id: str, timeout: float | None = None) -> SweepInfo:
         """Wait until a sweep has ended; polls.

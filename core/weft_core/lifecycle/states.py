@@ -78,6 +78,7 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     _S.DOWNLOADING: frozenset({_S.PROCESSING, _S.STORING, _S.COMPLETED, _S.FAILED, _S.HALTED, _S.QUEUED}),
     _S.PROCESSING: frozenset({_S.STORING, _S.COMPLETED, _S.FAILED, _S.HALTED, _S.QUEUED}),
     _S.STORING: frozenset({_S.COMPLETED, _S.FAILED, _S.HALTED, _S.QUEUED}),
+    # Terminal, too. A sweep opens a trial's job again when the trial goes on to its next rung.
     _S.COMPLETED: frozenset(),
     _S.FAILED: frozenset(),
     # Terminal for the workers. With `resume`, the user starts the same job anew.

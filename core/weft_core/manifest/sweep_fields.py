@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft_core.manifest.findings import INVALID, Findings
-from weft_core.manifest.kinds import Choice, Duration, Field, Json, MapOf, Section, Text, Whole
+from weft_core.manifest.kinds import Choice, Duration, Field, Flag, Json, MapOf, Section, Text, Whole
 from weft_core.manifest.sweep_models import SEARCHES, Value
 from weft_core.manifest.tree import Mapping, Node, Scalar, Sequence
 
@@ -199,6 +199,30 @@ _DETAILED = Section(
     accepted=Parameter().accepted,
 )
 
+_RUNGS = Section(
+    {
+        "parameter": Field(
+            Text(_NAME_ACCEPTED, most=63, pattern=_NAME),
+            "The name of the parameter that tells the program how far to train in all, such as `epochs` for "
+            "`${sweep.epochs}`. The program reaches it, stores a checkpoint, and ends.",
+            required=True,
+        ),
+        "min": Field(Whole(1, 10**9), "The lowest rung ends here or above."),
+        "max": Field(
+            Whole(2, 10**9),
+            "The last rung ends here. The others end at this number divided by `reduction`, again and again.",
+            required=True,
+        ),
+        "reduction": Field(Whole(2, 100), "Of this many trials in a rung, the best one goes on to the next rung."),
+        "sync": Field(
+            Flag(),
+            "Whether a rung waits for all of its trials before the best of them go on. The decisions then do not "
+            "depend on which trial ends first, but machines may be idle meanwhile.",
+        ),
+    },
+    accepted="a mapping such as {parameter: epochs, max: 27}",
+)
+
 PARAMETERS = MapOf(AnyValue(), "a mapping of names to values", _MOST_PARAMETERS, key=_NAME, key_accepted=_NAME_ACCEPTED)
 SWEEP = Section(
     {
@@ -222,14 +246,21 @@ SWEEP = Section(
         "goal": Field(Choice("max", "min"), "Whether a large or a small value of the metric is good."),
         "trials": Field(
             Whole(1, 100_000),
-            "How many trials the sweep makes. Without it, `grid` tries each combination once; other searches make 20.",
+            "How many trials the sweep makes. Without it, `grid` tries each combination once, and other searches make "
+            "20. `asha` makes more if only more bring a trial to the last rung.",
         ),
         "parallel": Field(Whole(1, 1000), "How many trials are under way at the same time."),
         "search": Field(
             Choice(*SEARCHES),
             "What chooses the parameters of a trial. `random`: chance. `grid`: each combination once. `tpe`: Optuna's "
             "tree-structured Parzen estimator, which learns from the trials before. `cmaes`: Optuna's CMA-ES, for "
-            "ranges of numbers. `manual`: a program of yours, through the API.",
+            "ranges of numbers. `asha` and `hyperband`: chance, and only good trials run to their end (`rungs`). "
+            "`manual`: a program of yours, through the API.",
+        ),
+        "rungs": Field(
+            _RUNGS,
+            "How far trials run before only the best of them go on. `asha` and `hyperband` need it. With `hyperband`, "
+            "some of the trials begin at a higher rung.",
         ),
         "stop": Field(
             Section(

@@ -13,8 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Value = bool | int | float | str
 """The value of a parameter."""
-Search = Literal["random", "grid", "tpe", "cmaes", "manual"]
+Search = Literal["random", "grid", "tpe", "cmaes", "asha", "hyperband", "manual"]
 SEARCHES: tuple[str, ...] = get_args(Search)
+WITH_RUNGS: tuple[Search, ...] = ("asha", "hyperband")
+"""The searches whose trials run in rungs."""
 REFERENCE = re.compile(r"\$\{sweep\.([^{}]*)\}")
 """``${sweep.NAME}`` in a command or in ``env``."""
 _PREFIX = "WEFT_SWEEP_"
@@ -78,6 +80,27 @@ class SweepStop(_Form):
     """So many failed trials in a row end the sweep."""
 
 
+class Rungs(_Form):
+    """How far trials run before only the best of them go on."""
+
+    parameter: str
+    """The name of the parameter that tells the program how far to run."""
+    min: int = 1
+    max: int
+    reduction: int = 3
+    """One trial of this many goes on to the next rung."""
+    sync: bool = False
+    """Whether a rung waits for all of its trials before the best of them go on."""
+
+    @property
+    def ends(self) -> list[int]:
+        """Where each rung ends, the lowest first: ``max`` divided by ``reduction`` repeatedly, down to ``min``."""
+        ends = [self.max]
+        while ends[0] // self.reduction >= self.min:
+            ends.insert(0, ends[0] // self.reduction)
+        return ends
+
+
 class Sweep(_Form):
     """Which parameters are searched, by what, and for what."""
 
@@ -87,6 +110,8 @@ class Sweep(_Form):
     trials: int
     parallel: int = 2
     search: Search = "tpe"
+    rungs: Rungs | None = None
+    """With ``asha`` and ``hyperband`` only."""
     stop: SweepStop = Field(default_factory=SweepStop)
     seed: int = 0
 
@@ -94,6 +119,12 @@ class Sweep(_Form):
     def names(self) -> list[str]:
         """The parameters in the order in which they are searched. The database does not keep the manifest's."""
         return sorted(self.parameters)
+
+    def given(self, chosen: Mapping[str, Value], rung: int | None) -> dict[str, Value]:
+        """The parameters of a trial's job: those that the search has chosen, and the end of the trial's rung."""
+        if self.rungs is None:
+            return dict(chosen)
+        return {**chosen, self.rungs.parameter: self.rungs.ends[-1 if rung is None else rung]}
 
     @property
     def grid_size(self) -> int | None:

@@ -8,9 +8,18 @@ from weft_core.manifest.environment import reserved
 from weft_core.manifest.findings import INVALID, Findings
 from weft_core.manifest.models import ParsedManifest
 from weft_core.manifest.problems import ManifestError, Problem, did_you_mean
-from weft_core.manifest.sweep_models import REFERENCE, Sweep, SweepParameter, SweepStop, Value, variable
+from weft_core.manifest.sweep_models import (
+    REFERENCE,
+    WITH_RUNGS,
+    Rungs,
+    Sweep,
+    SweepParameter,
+    SweepStop,
+    Value,
+    variable,
+)
 
-_TRIALS = 20
+_TRIALS, _MOST_TRIALS = 20, 100_000
 
 
 def resolve_sweep(values: dict[str, Any], findings: Findings) -> Sweep | None:
@@ -34,9 +43,13 @@ def resolve_sweep(values: dict[str, Any], findings: Findings) -> Sweep | None:
     _check_parameters(parameters, findings)
     search = asked.get("search", "tpe")
     _check_search(search, parameters, findings)
+    rungs = _resolve_rungs(asked, search, parameters, findings)
     if findings.has("sweep"):
         return None
-    sweep = Sweep(parameters=parameters, metric=asked["metric"], trials=asked.get("trials", _TRIALS), search=search)
+    trials = asked.get("trials", _TRIALS)
+    if rungs is not None:
+        trials = _enough_trials(asked, search, rungs, findings)
+    sweep = Sweep(parameters=parameters, metric=asked["metric"], trials=trials, search=search, rungs=rungs)
     size = sweep.grid_size if search == "grid" else None
     if size is not None and size > 100_000:
         findings.add("sweep.search", f"a grid of {size:,} combinations, accepted are at most 100,000")
@@ -74,6 +87,51 @@ def _check_parameters(parameters: dict[str, SweepParameter], findings: Findings)
         paths[parameter.set] = name
 
 
+def _resolve_rungs(
+    asked: dict[str, Any], search: str, parameters: dict[str, SweepParameter], findings: Findings
+) -> Rungs | None:
+    told = asked.get("rungs")
+    if (told is None) == (search in WITH_RUNGS):
+        if told is None:
+            accepted = "a mapping such as {parameter: epochs, max: 27}"
+            findings.add("sweep.rungs", f"missing: the search {search} needs {accepted}", accepted=accepted)
+        else:
+            accepted = " or ".join(WITH_RUNGS)
+            findings.add(
+                "sweep.rungs", f"the search {search} has no rungs: accepted with {accepted}", accepted=accepted
+            )
+        return None
+    if told is None or findings.has("sweep.rungs"):
+        return None
+    rungs = Rungs(**told)
+    least = rungs.min * rungs.reduction
+    if rungs.max < least:
+        accepted = f"a whole number from {least:,}, which is min times reduction"
+        findings.add("sweep.rungs.max", f"expected {accepted}, found {rungs.max:,}", accepted=accepted)
+    if rungs.parameter in parameters:
+        findings.add(
+            "sweep.rungs.parameter", f"the search chooses {rungs.parameter!r}: give this parameter another name"
+        )
+    else:
+        named = {variable(name): name for name in parameters}
+        _check_variable(rungs.parameter, "sweep.rungs.parameter", named, findings)
+    return rungs
+
+
+def _enough_trials(asked: dict[str, Any], search: str, rungs: Rungs, findings: Findings) -> int:
+    """So many that a trial reaches the last rung."""
+    above = len(rungs.ends) - 1
+    least = rungs.reduction**above if search == "asha" else above + 1
+    if least > _MOST_TRIALS:
+        accepted = "a larger min or reduction, or a smaller max"
+        findings.add("sweep.rungs", f"one of {least:,} trials would reach the last rung: accepted is {accepted}")
+    trials: int = asked.get("trials", max(least, _TRIALS))
+    if trials < least <= _MOST_TRIALS:
+        accepted = f"a whole number from {least:,}, so that a trial reaches the last rung"
+        findings.add("sweep.trials", f"expected {accepted}, found {trials:,}", accepted=accepted)
+    return trials
+
+
 def _check_variable(name: str, where: str, named: dict[str, str], findings: Findings) -> None:
     if (other := named.setdefault(variable(name), name)) != name:
         findings.add(where, f"has the same environment variable as {other!r}, {variable(name)}: rename one of them")
@@ -95,7 +153,10 @@ def _references(values: dict[str, Any], findings: Findings) -> None:
     sweep, given = values.get("sweep"), values.get("parameters")
     asked = sweep.get("parameters") if isinstance(sweep, dict) else given
     known = list(asked) if isinstance(asked, dict) else []
-    if findings.has("sweep.parameters", "parameters"):
+    rungs = sweep.get("rungs") if isinstance(sweep, dict) else None
+    if isinstance(rungs, dict) and isinstance(rungs.get("parameter"), str):
+        known.append(rungs["parameter"])
+    if findings.has("sweep.parameters", "sweep.rungs", "parameters"):
         return
     framework = values.get("framework")
     texts = {"framework.command": framework.get("command", "") if isinstance(framework, dict) else ""}

@@ -129,4 +129,5 @@ def _sweep(sweep: Sweep) -> dict[str, Any]:
     if sweep.stop.after_seconds is not None:
         stop["after"] = _seconds(sweep.stop.after_seconds)
     same = sweep.model_dump(include={"metric", "goal", "trials", "parallel", "search", "seed"})
-    return {"parameters": parameters, **same, "stop": stop}
+    rungs = {} if sweep.rungs is None else {"rungs": sweep.rungs.model_dump()}
+    return {"parameters": parameters, **same, **rungs, "stop": stop}

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from weft_core.ids import new_id
 from weft_core.lifecycle.states import RESUMABLE, TERMINAL, Desired, JobState, check_transition
+from weft_core.manifest.sweep_models import Value, written
 from weft_core.store.models import Event, Job, LogCursor, Model, ModelVersion, RuleFiring
 from weft_core.store.notifications import queue_state
 from weft_core.store.registry import register, registered_name
@@ -166,16 +167,35 @@ def request_resume(session: Session, job: Job, by: str | None = None) -> None:
         return
     if state not in RESUMABLE:
         raise Conflict(f"the job is {state}: only a HALTED or FAILED job can be resumed (`rerun` starts it anew)")
-    # The user's own new beginning, not a transition of the table: the retries start over.
-    job.state, job.desired, job.reason = JobState.QUEUED.value, Desired.RUNNING.value, "resumed; waiting for admission"
+    _open_again(session, job, "resumed", by)
+
+
+def reopen(session: Session, job: Job, parameters: Mapping[str, Value]) -> None:
+    """Open a completed job again, as QUEUED, with some other parameters: its next attempt starts from the last
+    checkpoint. Only a sweep does that, with a trial that goes on to its next rung.
+
+    Raises:
+        Conflict: it is not completed, or is being deleted.
+    """
+    if job.state != JobState.COMPLETED or job.desired != Desired.RUNNING:
+        raise Conflict(f"the job is {job.state}, desired is {job.desired}: only a COMPLETED one goes on")
+    job.manifest = {**job.manifest, "parameters": {**job.manifest.get("parameters", {}), **parameters}}
+    aim = ", ".join(f"{name} = {written(value)}" for name, value in parameters.items())
+    _open_again(session, job, f"goes on to {aim}", None)
+
+
+def _open_again(session: Session, job: Job, why: str, by: str | None) -> None:
+    """A new beginning, not a transition of the table: the retries start over."""
+    before = job.state
+    job.state, job.desired, job.reason = JobState.QUEUED.value, Desired.RUNNING.value, f"{why}; waiting for admission"
     job.state_since, job.ended_at, job.error_code, job.failures = func.now(), None, None, 0
     job.halt_reason = None
     session.execute(delete(RuleFiring).where(RuleFiring.job_id == job.id))  # they guard the new beginning, too
     if job.predecessors:
-        job.reason = "resumed; waiting for the jobs before it"
+        job.reason = f"{why}; waiting for the jobs before it"
     keep_alive(job)
     due(job)
-    record_event(session, job, "state", "resumed", state=JobState.QUEUED, data={"from": state.value}, by=by)
+    record_event(session, job, "state", why, state=JobState.QUEUED, data={"from": before}, by=by)
 
 
 def request_delete(session: Session, job: Job, by: str | None = None) -> None:

@@ -94,7 +94,7 @@ def _quiet() -> None:
 def _sampler(sweep: Sweep, chance: int) -> BaseSampler:
     from optuna import samplers
 
-    if sweep.search == "random":
+    if sweep.search == "random" or sweep.rungs is not None:
         return samplers.RandomSampler(seed=chance)
     if sweep.search == "cmaes":
         return samplers.CmaEsSampler(seed=chance, warn_independent_sampling=False)

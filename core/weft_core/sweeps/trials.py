@@ -24,12 +24,16 @@ from weft_core.store.credentials import unseal_all
 from weft_core.store.models import Job, JobMetric, Member, SweepRow, SweepState, Trial, TrialState, User
 from weft_core.store.scope import Scope
 from weft_core.store.submitting import insert_job, job_row
+from weft_core.sweeps.promoting import next_promotion, promote
+from weft_core.sweeps.rungs import bracket_of
 from weft_core.sweeps.search import BEST, LEARNING, NEWEST, Known, Proposal, is_better, is_good_enough, propose
 
 OPEN = (SweepState.RUNNING, SweepState.PAUSED, SweepState.STOPPING)
 """The states of a sweep that has not ended."""
 _ENV = "env."
 _HALTS_AGAIN = timedelta(seconds=5)
+_BUSY = timedelta(seconds=1)
+"""After another transaction had the job of a trial that is to go on."""
 
 
 @dataclass(frozen=True)
@@ -120,11 +124,14 @@ def begin(
     Raises:
         ManifestError: its manifest can't be made.
     """
-    scope = Scope(session, sweep.project_id)
+    scope, search = Scope(session, sweep.project_id), search_of(sweep)
+    rung = bracket_of(search, sweep.asked).first if search.rungs is not None and runs else None
+    parameters = search.given(proposal.parameters, rung)
     trial = Trial(
         sweep_id=sweep.id,
         number=sweep.asked,
-        parameters=proposal.parameters,
+        parameters=parameters,
+        rung=rung,
         memory=proposal.memory,
         runs=runs,
         seen=sweep.told,
@@ -132,7 +139,7 @@ def begin(
     )
     woken: list[str] = []
     if runs:
-        job, woken = _submit(scope, kit, sweep, proposal.parameters)
+        job, woken = _submit(scope, kit, sweep, parameters)
         trial.job_id = job.id
     scope.add(trial)
     sweep.asked += 1
@@ -188,14 +195,26 @@ def tell(session: Session, sweep: SweepRow, trial: Trial, state: TrialState, val
     sweep.told += 1
     trial.state, trial.value, trial.reason = state.value, value, reason
     trial.told, trial.ended_at = sweep.told, func.now()
+    if state is not TrialState.COMPLETED and sweep.best == trial.number:  # it was, on an earlier rung
+        _find_best(session, sweep, search)
     if state is TrialState.FAILED:
         sweep.failures += 1
     elif state is TrialState.COMPLETED and value is not None:
         sweep.failures = 0
+        if trial.rung is not None:
+            trial.results = [*trial.results, value]
         if sweep.best_value is None or is_better(search, value, sweep.best_value):
             sweep.best, sweep.best_value = trial.number, value
     session.flush()
     _consider_ending(sweep, search, trial)
+
+
+def _find_best(session: Session, sweep: SweepRow, search: Sweep) -> None:
+    order = Trial.value.desc() if search.goal == "max" else Trial.value.asc()
+    valued = (Trial.sweep_id == sweep.id, Trial.value.is_not(None))
+    session.flush()
+    best = session.execute(select(Trial.number, Trial.value).where(*valued).order_by(order, Trial.number).limit(1))
+    sweep.best, sweep.best_value = best.one_or_none() or (None, None)
 
 
 def _consider_ending(sweep: SweepRow, search: Sweep, trial: Trial) -> None:
@@ -266,24 +285,35 @@ def advance(session: Session, kit: Kit, sweep: SweepRow) -> list[str]:
     sweep.next_step_at = None
     late = _seconds_left(session, sweep, search)
     if sweep.state == SweepState.RUNNING and late is not None and late <= 0:
-        search = search.model_copy(update={"trials": sweep.asked})
+        search = search.model_copy(update={"trials": sweep.asked, "rungs": None})
         sweep.reason = "stop.after is over: no new trial begins"
     if sweep.state == SweepState.RUNNING and not _may_submit(session, sweep):
         sweep.state, sweep.reason = SweepState.PAUSED.value, "its user may not submit jobs to this project any more"
+    busy = False
     if sweep.state == SweepState.RUNNING and search.search != "manual":
-        for _ in range(min(search.parallel - under_way, search.trials - sweep.asked)):
-            _, jobs = begin(session, kit, sweep, ask(session, sweep))
-            woken += jobs
+        while sweep.asked - sweep.told < search.parallel:
+            if (number := next_promotion(session, sweep, search)) is not None:
+                promoted = promote(session, sweep, search, number)
+                if promoted is None:
+                    busy = True
+                    break
+                woken += promoted
+            elif sweep.asked < search.trials:
+                woken += begin(session, kit, sweep, ask(session, sweep))[1]
+            else:
+                break
         under_way = sweep.asked - sweep.told
     if under_way and sweep.state == SweepState.STOPPING:
         sweep.next_step_at = func.now() + _HALTS_AGAIN  # for those that the worker could not halt before it died
     if under_way == 0:
         if sweep.state == SweepState.STOPPING:
             _close(sweep, SweepState(sweep.ends_as or SweepState.STOPPED), sweep.reason)
-        elif sweep.state == SweepState.RUNNING and sweep.asked >= search.trials:
+        elif sweep.state == SweepState.RUNNING and sweep.asked >= search.trials and not busy:
             _close(sweep, SweepState.COMPLETED, sweep.reason or "all trials have ended")
     if sweep.state == SweepState.RUNNING and late is not None and late > 0:
         sweep.next_step_at = func.now() + timedelta(seconds=late)
+    if busy:
+        sweep.next_step_at = func.now() + _BUSY
     session.flush()
     return woken
 

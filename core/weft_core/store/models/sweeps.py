@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import CheckConstraint, Double, ForeignKey, ForeignKeyConstraint, Index, LargeBinary, func, text
+from sqlalchemy import ARRAY, CheckConstraint, Double, ForeignKey, ForeignKeyConstraint, Index, LargeBinary, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from weft_core.store.models.base import Base, created, one_of, project
@@ -83,6 +83,10 @@ class Trial(Base):
     project_id: Mapped[str] = project()
     parameters: Mapped[dict[str, Any]]
     job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id", ondelete="SET NULL"), unique=True)
+    rung: Mapped[int | None]  # of a sweep with rungs: the one that it runs, or ran last, from 0
+    results: Mapped[list[float]] = mapped_column(
+        ARRAY(Double), server_default=text("'{}'")
+    )  # its value at each rung's end
     runs: Mapped[bool]  # it has, or had, a job; else its value comes through the API
     state: Mapped[str] = mapped_column(server_default=TrialState.RUNNING.value)
     value: Mapped[float | None] = mapped_column(Double)

@@ -24,7 +24,7 @@ import { SweepActions } from "./SweepActions";
 import { Progress, SweepState } from "./SweepState";
 import { TrialCurves } from "./TrialCurves";
 import { TrialPlot } from "./TrialPlot";
-import { over, shown, type Sweep, valueLines } from "./trials";
+import { over, shown, type Sweep, valueLines, withRungs } from "./trials";
 import { TrialTable } from "./TrialTable";
 
 const route = getRouteApi("/inside/sweeps/$sweepId");
@@ -111,7 +111,7 @@ function Facts({ sweep }: { sweep: Sweep }) {
     <section className="card" aria-labelledby="best">
       <div className="row spread">
         <h2 id="best">Best trial</h2>
-        {edit && best?.job && best.job_state === "COMPLETED" && <RegisterBest job={best.job} />}
+        {edit && best?.job && best.job_state === "COMPLETED" && (over(sweep) || !withRungs(sweep)) && <RegisterBest job={best.job} />}
       </div>
       {best ? (
         <>

@@ -10,6 +10,9 @@ export type Trial = components["schemas"]["TrialView"];
 
 export const over = (sweep: Pick<Sweep, "state">) => ["COMPLETED", "STOPPED", "FAILED"].includes(sweep.state);
 
+/** Whether a trial that has ended may go on. */
+export const withRungs = (sweep: Pick<Sweep, "search">) => ["asha", "hyperband"].includes(sweep.search);
+
 /** The names of the parameters, in the order of their first trial. */
 export const parametersOf = (trials: readonly Trial[]): string[] => [
   ...new Set(trials.flatMap((trial) => Object.keys(trial.parameters))),
