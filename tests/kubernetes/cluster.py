@@ -25,8 +25,12 @@ REPOSITORY = Path(__file__).parents[2]
 # Read at import, as the tests' own fixtures take WEFT_… out of the environment.
 _GIVEN = {name: value for name, value in os.environ.items() if name.startswith("WEFT_KUBE")}
 _FOLDER = Path(_GIVEN.get("WEFT_KUBERNETES_DIR") or REPOSITORY.parent / "shared" / "kubernetes")
-# A lost node is noticed after 16 s instead of 40; tests wait for it, and depend on no time.
-_FLAGS = {"WEFT_KUBE_KCM_FLAGS": "--node-monitor-grace-period=16s"}
+_FLAGS = {
+    # A lost node is noticed after 16 s instead of 40; tests wait for it, and depend on no time.
+    "WEFT_KUBE_KCM_FLAGS": "--node-monitor-grace-period=16s",
+    # Fair queues of requests took a sixth of an idle cluster's processor time.
+    "WEFT_KUBE_APISERVER_FLAGS": "--enable-priority-and-fairness=false",
+}
 _GROUPS = {
     "clusterrolebindings": "apis/rbac.authorization.k8s.io/v1",
     "clusterroles": "apis/rbac.authorization.k8s.io/v1",

@@ -22,6 +22,19 @@ FOLDER = Path(__file__).parents[2] / "trainer_images"
 # Read at import, as the tests' own fixtures take WEFT_… out of the environment.
 ENVIRONMENTS = os.environ.get("WEFT_ENVIRONMENTS_DIR", str(Path.home() / ".cache/weft/environments"))
 
+# Modules that a program may compile at each start: a file takes a millisecond or a few.
+_FEW = 20
+# Runs a program, and names the modules of the environment that it imported and of which there is no bytecode.
+_COMPILED = """
+import os, runpy, sys
+sys.argv = sys.argv[1:]
+sys.path[0] = os.path.dirname(sys.argv[0])
+runpy.run_path(sys.argv[0], run_name="__main__")
+found = [module for module in sys.modules.values() if (getattr(module, "__file__", None) or "").startswith(sys.prefix)]
+kept = {module.__name__: getattr(module, "__cached__", None) for module in found}
+print("uncompiled:", sorted(name for name, path in kept.items() if path and not os.path.exists(path)))
+"""
+
 
 def images(*arguments: str) -> str:
     clean = {name: value for name, value in os.environ.items() if not name.endswith(("_IMAGE", "_INDEX_URL"))}
@@ -129,10 +142,14 @@ def test_an_image_that_is_not_there() -> None:
 def test_the_smoke_test_in_the_environment_of_the_same_lock(image: Image) -> None:
     builder = EnvironmentBuilder(Path(ENVIRONMENTS))
     environment = {**os.environ, "PYTHONPATH": str(FOLDER / "runtime")}
-    command = [str(builder.build(image.reference).python), str(FOLDER / "smoke.py"), image.reference, "cpu"]
+    python = str(builder.build(image.reference).python)
+    command = [python, "-c", _COMPILED, str(FOLDER / "smoke.py"), image.reference, "cpu"]
+    # As a learner, it can't store bytecode.
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    said = done.stdout.splitlines()
+    *said, uncompiled = done.stdout.splitlines()
+    assert uncompiled.count(",") < _FEW, f"the catalogue's `imports` lack what brings these: {uncompiled}"
     assert said[0].startswith(f"{image.reference} (cpu)")
     assert len(said) >= 3
     # And it notices what is not as it should be.
