@@ -1,4 +1,4 @@
-"""Schedules and the starts of their jobs."""
+"""Schedules and the starts of their jobs; an index that finds the jobs that wait for a job."""
 
 from typing import Any
 
@@ -94,11 +94,15 @@ def upgrade() -> None:
     op.create_index(
         "uq_starts_time", "starts", ["schedule_id", "due_at"], unique=True, postgresql_where=sa.text("trigger = 'time'")
     )
+    op.create_index(
+        "ix_predecessors_awaited", "predecessors", ["predecessor_id"], postgresql_where=sa.text("ended_at is null")
+    )
     for table in ("schedules", "starts"):
         op.execute(f"create policy weft_project on {table} using (project_id = current_setting('weft.project', true))")
         op.execute(f"alter table {table} enable row level security")
 
 
 def downgrade() -> None:
+    op.drop_index("ix_predecessors_awaited", "predecessors")
     op.drop_table("starts")
     op.drop_table("schedules")
