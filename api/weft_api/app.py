@@ -40,6 +40,7 @@ from weft_api.mlflow.errors import in_mlflows_form
 from weft_api.mlflow.routes import router as mlflow
 from weft_api.models.routes import router as models
 from weft_api.projects.routes import router as projects
+from weft_api.schedules.routes import router as schedules
 from weft_api.secrets.routes import router as secrets
 from weft_api.sessions.routes import router as sessions
 from weft_api.sweeps.routes import router as sweeps
@@ -137,6 +138,7 @@ def create_app(settings: Settings) -> FastAPI:
         metrics,
         events,
         deliveries,
+        schedules,
         sweeps,
         views,
         *data,

@@ -46,6 +46,7 @@ _TAGS = (
     "jobs",
     "tunnels",
     "sweeps",
+    "schedules",
     "views",
     "code",
     "logs",

@@ -55,7 +55,13 @@ if TYPE_CHECKING:
         Problem as Problem,
     )
     from weft.models import (
+        Schedule as Schedule,
+    )
+    from weft.models import (
         Secret as Secret,
+    )
+    from weft.models import (
+        Start as Start,
     )
     from weft.models import (
         SweepInfo as SweepInfo,
@@ -90,7 +96,9 @@ _MODELS = (
     "ModelVersion",
     "ObjectInfo",
     "Problem",
+    "Schedule",
     "Secret",
+    "Start",
     "SweepInfo",
     "Token",
     "Trial",

@@ -16,7 +16,7 @@ from typing import Any
 from weft import profile as profiles
 from weft.bundle import Bundle, open_bundle
 from weft.errors import ApiError, WeftError
-from weft.models import Budget, Engine, Room, SweepInfo, parse_time
+from weft.models import Budget, Engine, Room, Schedule, SweepInfo, parse_time
 from weft.resources import code as code_on_server
 from weft.resources.account import Me, Secrets, ServiceAccounts, Tokens
 from weft.resources.administration import Projects, Users
@@ -24,6 +24,7 @@ from weft.resources.audit import Audit
 from weft.resources.data import Data, Datastores
 from weft.resources.jobs import Job, Jobs, Validation
 from weft.resources.registry import Models
+from weft.resources.schedules import Schedules
 from weft.resources.sweeps import Sweeps
 from weft.transport.http import Transport, segment
 from weft.transport.transfer import Progress, silent
@@ -75,6 +76,7 @@ class Client:
         self._transport = transport or Transport(profiles.resolve(url, token, profile))
         self.jobs = Jobs(self._transport)
         self.models = Models(self._transport)
+        self.schedules = Schedules(self._transport)
         self.sweeps = Sweeps(self._transport)
         self.datastores = Datastores(self._transport)
         self.data = Data(self._transport)
@@ -177,6 +179,34 @@ class Client:
             if bundle:
                 self.send_code(bundle, progress)
             return self.sweeps.submit(text, bundle.sha256 if bundle else None, overrides)
+
+    def schedule(
+        self,
+        manifest: str | Path | Mapping[str, Any],
+        code: str | Path | None = None,
+        *,
+        overrides: Mapping[str, str] | None = None,
+        progress: Progress = silent,
+    ) -> Schedule:
+        """Create a schedule: pack and send the code (unless the server has it already), then the manifest.
+
+        Args:
+            manifest: path of the YAML file, or its content as a mapping, with the key ``schedule``, ``on`` or both.
+            code: folder or zip of the training code; None: the command needs no code.
+            overrides: values by path, ``{"schedule.cron": "0 3 * * *"}``.
+            progress: called with the numbers of bytes of the code that have been sent.
+
+        Raises:
+            InvalidManifest: ``problems`` lists the faults.
+            BundleError, InvalidBundle: the code can't be packed, or the server refuses it.
+        """
+        text, path = read_manifest(manifest)
+        if code is None:
+            return self.schedules.create(text, None, overrides)
+        with open_bundle(Path(code), leave_out=path) as bundle:
+            if bundle:
+                self.send_code(bundle, progress)
+            return self.schedules.create(text, bundle.sha256 if bundle else None, overrides)
 
     def send_code(self, bundle: Bundle, progress: Progress = silent) -> bool:
         """Upload a bundle unless the server has it; returns whether bytes were sent.

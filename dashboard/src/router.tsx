@@ -145,6 +145,16 @@ const sweep = createRoute({
   validateSearch: (search): { sort?: "number" | undefined } => (search["sort"] === "number" ? { sort: "number" } : {}),
   component: lazyRouteComponent(code(() => import("./pages/sweeps/SweepPage")), "SweepPage"),
 });
+const schedules = createRoute({
+  getParentRoute: () => inside,
+  path: "/schedules",
+  component: lazyRouteComponent(code(() => import("./pages/schedules/SchedulesPage")), "SchedulesPage"),
+});
+const schedule = createRoute({
+  getParentRoute: () => inside,
+  path: "/schedules/$scheduleId",
+  component: lazyRouteComponent(code(() => import("./pages/schedules/SchedulePage")), "SchedulePage"),
+});
 const models = createRoute({
   getParentRoute: () => inside,
   path: "/models",
@@ -247,6 +257,8 @@ const tree = root.addChildren([
     submit,
     sweeps,
     sweep,
+    schedules,
+    schedule,
     models,
     model,
     cluster,

@@ -13,7 +13,7 @@ from weft_core.launch import EvaluationMetrics
 from weft_core.manifest.fields import FFDL_FRAMEWORKS, MANIFEST
 from weft_core.manifest.findings import Findings
 from weft_core.manifest.kinds import Choice, Command, Duration, Field, Kind, ListOf, MapOf, Section, Size, Text, join
-from weft_core.manifest.models import DataStore, Notify, Stall, TrainingData
+from weft_core.manifest.models import DataStore, Notify, Schedule, Stall, TrainingData
 from weft_core.manifest.parse import parse_manifest
 from weft_core.manifest.sweep_fields import Parameter
 from weft_core.manifest.tree import Scalar
@@ -75,6 +75,8 @@ _NOTES = {
     "env": "All values together have at most 131,072 characters. A name cannot be in `env` and in `secrets`.",
     "parameters": "See [what the program gets](../sweeps.md#what-the-program-gets).",
     "sweep": "See [Sweeps](../sweeps.md).",
+    "schedule": "See [Schedules](../schedules.md).",
+    "on": "See [promotions](../schedules.md#promotions).",
     "sweep.stop": "See [the end](../sweeps.md#the-end).",
     "evaluation_metrics": "See [Metrics](../metrics.md).",
     "evaluation_metrics.groups": "The macros: [From the log](../metrics.md#where-metrics-come-from).",
@@ -227,6 +229,8 @@ def _defaults() -> dict[str, str]:
         "evaluation_metrics.type": code(metrics.type),
         "evaluation_metrics.line_lookahead": str(metrics.line_lookahead),
         "evaluation_metrics.groups": "required for `regex_extractor`",
+        "schedule.timezone": code(Schedule.model_fields["timezone"].default),
+        "schedule.overlap": code(Schedule.model_fields["overlap"].default),
         "sweep.goal": code(sweep.goal),
         "sweep.trials": f"{sweep.trials}; for `grid`, all combinations",
         "sweep.parallel": str(sweep.parallel),

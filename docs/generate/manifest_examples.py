@@ -57,6 +57,7 @@ repo:
   path: training/digits
 """
 
+_SCHEDULE = "schedule: {cron: '0 3 * * MON-FRI', timezone: Europe/Berlin, overlap: queue}"
 _PARAMETERS = """
 parameters: {lr: 0.001, batch: 64}
 framework: {name: pytorch, command: "python train.py --lr ${sweep.lr} --batch ${sweep.batch}"}
@@ -344,6 +345,11 @@ data_stores:
     "sweep.stop.after": _SWEEP,
     "sweep.stop.failures": _SWEEP,
     "sweep.seed": _SWEEP,
+    "schedule": "schedule: '0 3 * * *'",
+    "schedule.cron": _SCHEDULE,
+    "schedule.timezone": _SCHEDULE,
+    "schedule.overlap": _SCHEDULE,
+    "on": "on: digits@production",
     "rules": _RULES,
     "rules[].when": _RULES,
     "rules[].then": _RULES,

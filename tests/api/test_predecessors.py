@@ -20,6 +20,8 @@ def test_a_job_waits_for_another_one(api: Api, ann: Person) -> None:
     detail = ann.http.get(f"/api/v1/jobs/{job['id']}").json()
     assert detail["queue_position"] is None, "it is in no queue"
     assert detail["manifest"]["after"] == [{"job": first, "on": "completed"}]
+    assert detail["after"] == [{"job": first, "on": "completed", "state": "QUEUED", "ended_at": None}]
+    assert ann.http.get(f"/api/v1/jobs/{first}").json()["awaited_by"] == [job["id"]]
     events = ann.http.get(f"/api/v1/jobs/{job['id']}/events").json()["events"]
     assert [event["message"] for event in events] == ["submitted to engine local", job["reason"]]
     again = ann.http.post(f"/api/v1/jobs/{job['id']}/rerun", json={})

@@ -17,6 +17,7 @@ from unittest.mock import patch
 import httpx
 import pytest
 from tests.api.conftest import PASSWORD, Api, Person, api, api_settings
+from tests.cli.conftest import Weft
 
 from weft import errors
 from weft.client import Client
@@ -267,6 +268,46 @@ def test_another_projects_job_is_not_found(api: Api, client: Client, code: Path)
     job = client.train(code / "manifest.yml", code)
     with Client(api.url, api.person().token) as stranger, pytest.raises(errors.NotFound):
         stranger.job(job.id)
+
+
+@pytest.fixture
+def here(api: Api, ann: Person, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Weft:
+    """The command in this process. The API's log is on the same output."""
+    monkeypatch.setenv("WEFT_URL", api.url)
+    monkeypatch.setenv("WEFT_TOKEN", ann.token)
+    return Weft(capsys)
+
+
+def test_schedules(here: Weft, ann: Person, client: Client, code: Path) -> None:
+    weft, manifest = here, str(code / "manifest.yml")
+    assert weft("schedule", "list").err.startswith("no schedules yet")
+    wrong = weft("schedule", "create", manifest, "--cron", "0 25 * * *")
+    assert (wrong.code, "the hour, '25', is out of its range" in wrong.err) == (3, True)
+    done = weft("schedule", "create", manifest, str(code), "--cron", "0 3 1 1 *", "--timezone", "Europe/Berlin")
+    schedule = client.schedules.get(client.schedules.find("@last").id)
+    assert schedule.id in done.out
+    assert (schedule.cron, schedule.timezone, schedule.overlap) == ("0 3 1 1 *", "Europe/Berlin", "skip")
+    assert schedule.manifest["name"] == "digits"
+    done = weft("schedule", "run", "digits")
+    (start,) = client.schedules.starts(schedule.id)
+    assert (start.trigger, start.state, start.job_state, start.user) == ("request", "STARTED", "QUEUED", ann.name)
+    job = start.job or ""
+    assert job in done.out
+    assert client.job(job).code_sha256, "the code came with it"
+    assert client.job(job).labels["schedule"] == schedule.id
+    shown = weft("schedule", "show", "@last").out
+    assert "starts at 0 3 1 1 * (Europe/Berlin); overlap: skip" in shown
+    assert job in shown
+    assert job in weft("schedule", "list").out
+    assert '"starts": [' in weft("schedule", "show", schedule.id[:7], "--json").out
+    assert f"{schedule.id} is PAUSED" in weft("schedule", "pause", "digits").err
+    assert client.schedules.get(schedule.id).next_at is None
+    assert f"{schedule.id} is ACTIVE" in weft("schedule", "resume", "digits").err
+    client.schedule({"name": "digits", "framework": {"name": "python", "command": "true"}, "on": "digits@production"})
+    assert "means several schedules" in weft("schedule", "pause", "digits").err
+    assert "is deleted" in weft("schedule", "delete", schedule.id).err
+    assert [left.on for left in client.schedules.list()] == ["digits@production"]
+    assert weft("schedule", "show", schedule.id).code == 4
 
 
 @pytest.mark.slow

@@ -123,6 +123,15 @@ def test_a_connection_without_credentials_has_those_that_are_known() -> None:
             parse_manifest(text % bare, SETTINGS, credentials={other: user})
 
 
+def test_schedule_and_on_are_written_as_they_were_read() -> None:
+    parsed = parse_manifest(PLAIN + "schedule: 0 3 * * MON-FRI\non: digits@production\n", SETTINGS).manifest
+    assert parsed.model_dump(mode="json", include={"schedule", "on"}) == {
+        "schedule": {"cron": "0 3 * * MON-FRI", "timezone": "UTC", "overlap": "skip"},
+        "on": {"name": "digits", "version": "production"},
+    }
+    assert parse_manifest(manifest_text(parsed), SETTINGS).manifest == parsed
+
+
 def test_every_field() -> None:
     parsed = parse_manifest(FULL, SETTINGS)
     assert parsed.manifest.model_dump(mode="json", exclude_none=True) == {

@@ -43,6 +43,35 @@ def _trained(api: Api, person: Person, n: int) -> None:
         api.set_state(job, state)
 
 
+def test_a_schedule_starts_a_job_now_and_pages_show_what_waits_for_what(page: Page, api: Api, ann: Person) -> None:
+    nightly = {"manifest": _MANIFEST.format(n=1), "set": {"name": "nightly", "schedule": "0 3 1 1 *"}}
+    made = ann.http.post("/api/v1/schedules", json=nightly).raise_for_status().json()
+    page.goto("/schedules")
+    row = page.get_by_role("row").filter(has_text="nightly")
+    expect(row).to_contain_text("0 3 1 1 *")
+    row.get_by_role("link").click()
+    expect(page.get_by_role("region", name="Starts")).to_contain_text("None yet")
+    page.get_by_role("button", name="Start a job now").click()
+    started = page.get_by_role("region", name="Table of starts").get_by_role("link")
+    expect(started).to_have_count(1)
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator(".page-head .state")).to_have_text("PAUSED")
+    assert faults(page) == []
+    job = started.inner_text()
+    started.click()
+    expect(page.get_by_role("region", name="About")).to_contain_text(made["id"])
+
+    waiting = ann.submit(_MANIFEST.format(n=2), set={"after": job, "name": "last"})["id"]
+    expect(page.get_by_role("region", name="About").get_by_role("link", name=waiting)).to_be_visible()
+    page.get_by_role("link", name=waiting).click()
+    about = page.get_by_role("region", name="About")
+    expect(about).to_contain_text(f"{job} to have completed: QUEUED")
+    page.goto(f"/schedules/{made['id']}")
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("heading", name="No schedules yet")).to_be_visible()
+
+
 def test_as_many_jobs_as_may_be_are_compared(page: Page, api: Api, ann: Person) -> None:
     for n in range(1, 11):
         _trained(api, ann, n)

@@ -12,7 +12,19 @@ from tests.e2e.stack import Stack, manifest
 
 import weft
 
-_PAGES = ["/submit", "/sweeps", "/compare", "/models", "/cluster", "/stores", "/tokens", "/device", "/audit", "/admin"]
+_PAGES = [
+    "/submit",
+    "/sweeps",
+    "/schedules",
+    "/compare",
+    "/models",
+    "/cluster",
+    "/stores",
+    "/tokens",
+    "/device",
+    "/audit",
+    "/admin",
+]
 _THEMES: tuple[Theme, ...] = ("light", "dark")
 
 

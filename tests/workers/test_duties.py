@@ -15,7 +15,7 @@ from weft_workers.duties import OtherDuties, QueueDuties, find_other_duties, fin
 from weft_workers.reconcile.admit import admit, observe
 from weft_workers.watching import watch
 
-NONE = OtherDuties(endings=False, deliveries=False, sweeps=False, predecessors=False)
+NONE = OtherDuties(endings=False, deliveries=False, sweeps=False, predecessors=False, schedules=False)
 
 
 def queue_duties(world: World) -> QueueDuties:

@@ -12,7 +12,7 @@ from sqlalchemy import and_, exists, func, or_, select
 
 from weft_core.lifecycle.states import JobState
 from weft_core.store.database import Database
-from weft_core.store.models import Attempt, Delivery, Job, Queue, QueueChange, RuleFiring, SweepRow
+from weft_core.store.models import Attempt, Delivery, Job, Queue, QueueChange, RuleFiring, ScheduleRow, SweepRow
 from weft_core.store.predecessors import changed
 from weft_workers.sweeping import ended_trials
 
@@ -33,6 +33,7 @@ _OTHERS = select(
     or_(exists().where(RuleFiring.acted_at.is_(None)), exists().where(Delivery.next_try_at <= func.now())),
     or_(exists().where(SweepRow.next_step_at <= func.now()), ended_trials().exists()),
     changed().exists(),
+    exists().where(ScheduleRow.next_step_at <= func.now()),
 )
 
 
@@ -49,6 +50,7 @@ class OtherDuties(NamedTuple):
     deliveries: bool
     sweeps: bool
     predecessors: bool
+    schedules: bool
 
 
 def find_queue_duties(database: Database, engines: Collection[str]) -> dict[str, QueueDuties]:

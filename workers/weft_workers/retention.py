@@ -38,6 +38,7 @@ from weft_core.store.models import (
     ModelVersion,
     Overlay,
     Project,
+    ScheduleRow,
     SweepRow,
 )
 from weft_core.store.registry import keeps_results
@@ -266,8 +267,8 @@ class Retention:
     # --- code ---
 
     def _remove_code(self, project_id: str, keep: Keep) -> None:
-        """Code that no job, no sweep, no build of packages and no model's lineage names. Its row's lock, and the
-        foreign keys of jobs and sweeps, keep a submit from naming it meanwhile."""
+        """Code that no job, sweep, schedule, build of packages or lineage of a model names. Its row's lock, and the
+        foreign keys of the first three, keep a submit from naming it meanwhile."""
         old = CodeBundle.created_at < func.now() - timedelta(days=keep.days or 0)
         bundle = (CodeBundle.project_id == project_id, old)
         used = or_(
@@ -279,6 +280,7 @@ class Retention:
                 for model, named in (
                     (Job, Job.code_sha256),
                     (SweepRow, SweepRow.code_sha256),
+                    (ScheduleRow, ScheduleRow.code_sha256),
                     (Overlay, Overlay.code_sha256),
                     (ModelVersion, ModelVersion.lineage["code_sha256"].astext),
                 )

@@ -1,7 +1,7 @@
 """The sweeper, a process beside every worker: finds due jobs in Postgres and steps them, with Redis or without.
 
 It is also the clock: only the sweeper steps a job that is due in two seconds. It also does the housekeeping, archives
-logs, delivers notifications, moves sweeps on, and starts jobs that wait for others. ``python -m
+logs, delivers notifications, moves sweeps on, and starts jobs that wait for others or for their time. ``python -m
 weft_workers.sweeper`` is started by ``python -m weft_workers``, and ends when that does.
 """
 
@@ -46,6 +46,7 @@ from weft_workers.process import BadSettings, open_context, read_settings, wait_
 from weft_workers.reconcile import step
 from weft_workers.reconcile.admit import admit, due, observe
 from weft_workers.retention import Retention
+from weft_workers.scheduling import Schedules
 from weft_workers.sweeping import Sweeps
 from weft_workers.watching import make_due, wake_strangers, watch
 
@@ -102,6 +103,7 @@ class Sweeper:
         self._start(self._when, self._signals["deliveries", ""], deliverer.run_due)
         self._start(self._when, self._signals["sweeps", ""], sweeps.run_due)
         self._start(self._when, self._signals["predecessors", ""], partial(follow, context))
+        self._start(self._when, self._signals["schedules", ""], Schedules(context).run_due)
         self._start(self._repeat, _QUEUES_EVERY, self._find_queue_duties)
         self._start(self._repeat, _OTHERS_EVERY, self._find_other_duties)
         self._start(self._repeat, _TIDY_EVERY, house.tidy)

@@ -118,6 +118,7 @@ def rerun(context: Context, who: Principal, job_id: str, asked: RerunBody, once:
             asked.code_sha256 or job.code_sha256,
             overrides=asked.set,
             credentials=credentials_of(context, scope, job),
+            trigger=manifest.trigger or {},
         )
         begins_with = None
         if asked.from_checkpoint:

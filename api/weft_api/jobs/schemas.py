@@ -192,6 +192,22 @@ class PackagesView(BaseModel):
     size: int | None = Field(description="Bytes of their archive.")
 
 
+class AfterView(BaseModel):
+    """A job that must end before this job starts."""
+
+    model_config = ConfigDict(
+        title="After",
+        json_schema_extra={
+            "examples": [{"job": "job-4k9x2m7qd1ze", "on": "completed", "state": "PROCESSING", "ended_at": None}]
+        },
+    )
+
+    job: str
+    on: str = Field(description="How it must end: `completed`, `failed` or `ended`.")
+    state: str | None = Field(description="Its state; null: it was deleted.")
+    ended_at: datetime | None = Field(description="Since when it counts as ended so; null: this job waits for it.")
+
+
 class JobDetail(JobView):
     """A job with its attempts and its manifest. The manifest is in its canonical form, without credentials."""
 
@@ -225,6 +241,8 @@ class JobDetail(JobView):
                     "manifest": {"name": "mnist-horovod", "learners": 2},
                     "pretrained_model": "mnist@2",
                     "models": [],
+                    "after": [],
+                    "awaited_by": [],
                 }
             ]
         },
@@ -235,6 +253,10 @@ class JobDetail(JobView):
     notes: str = Field(default="", description="What the project's users have written down about the job.")
     pretrained_model: str | None = Field(description="The model version that the job starts from, by its number.")
     models: list[str] = Field(description="The model versions that hold the job's results.")
+    after: list[AfterView] = Field(
+        description="The jobs that must end before this job starts, in the manifest's order."
+    )
+    awaited_by: list[str] = Field(description="The jobs that wait for the end of this job: the oldest, 20 at most.")
     packages: PackagesView | None = Field(
         default=None, description="The packages that `framework.packages` and `framework.requirements` ask for."
     )

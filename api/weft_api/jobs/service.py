@@ -11,6 +11,7 @@ from sqlalchemy import func, or_, select, tuple_
 from weft_api.access.auth import Principal
 from weft_api.jobs.ordering import Order
 from weft_api.jobs.schemas import (
+    AfterView,
     AttemptView,
     FrameworkView,
     JobDetail,
@@ -27,9 +28,12 @@ from weft_api.mlflow.params import logged_by, params_of
 from weft_api.models.names import registered_as, started_from
 from weft_core.launch import Resources
 from weft_core.lifecycle.states import JobState
-from weft_core.store.models import Attempt, Job, Learner, Overlay, Round, User
+from weft_core.store.models import Attempt, Job, Learner, Overlay, Predecessor, Round, User
 from weft_core.store.row_security import across_projects
 from weft_core.store.scope import Scope
+
+_MOST_AWAITING = 20
+"""Jobs that a job's page names as waiting for it."""
 
 
 def list_jobs(scope: Scope, who: Principal, wanted: JobFilter, order: Order, limit: int, cursor: str | None) -> JobPage:
@@ -77,7 +81,31 @@ def detail_job(scope: Scope, who: Principal, job: Job) -> JobDetail:
         pretrained_model=started_from(scope, job),
         models=registered_as(scope, job),
         packages=_packages(scope, job),
+        after=_after(scope, job),
+        awaited_by=_awaited_by(scope, job),
     )
+
+
+def _after(scope: Scope, job: Job) -> list[AfterView]:
+    """The jobs before this one, as its manifest names them."""
+    named = [entry["job"] for entry in job.manifest.get("after", ())]
+    if not named:
+        return []
+    rows = {row.predecessor_id: row for row in scope.all(scope.select(Predecessor, Predecessor.job_id == job.id))}
+    query = scope.select(Job, Job.id.in_(named)).with_only_columns(Job.id, Job.state)
+    states = dict(scope.session.execute(query).all())
+    return [
+        AfterView(job=row.predecessor_id, on=row.ending, state=states.get(row.predecessor_id), ended_at=row.ended_at)
+        for row in (rows[name] for name in named if name in rows)
+    ]
+
+
+def _awaited_by(scope: Scope, job: Job) -> list[str]:
+    """The jobs that wait for this one, the oldest first."""
+    waits = (Predecessor.predecessor_id == job.id, Predecessor.ended_at.is_(None))
+    query = scope.select(Job, Job.state == JobState.QUEUED.value).join(Predecessor, Predecessor.job_id == Job.id)
+    found = query.where(*waits).with_only_columns(Job.id).order_by(Job.created_at, Job.id).limit(_MOST_AWAITING)
+    return list(scope.session.scalars(found))
 
 
 def _packages(scope: Scope, job: Job) -> PackagesView | None:

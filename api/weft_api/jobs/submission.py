@@ -76,6 +76,8 @@ class Submission:
     keepalive: Keepalive | None = None
     credentials: Mapping[tuple[str, str], Credentials] = field(default_factory=dict)
     """The credentials of the job that is submitted again, for connections without credentials."""
+    trigger: Mapping[str, str] = field(default_factory=dict)
+    """The variables of a schedule's job that is submitted again."""
 
     def digest_parts(self) -> list[Any]:
         """The parts that make two submissions the same, however they were sent."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -34,7 +34,7 @@ from weft_api.storage.clients import users_store
 from weft_api.storage.locations import checkpoints_in
 from weft_core.bundle import BundleInfo
 from weft_core.ids import new_id
-from weft_core.manifest import Manifest, ParsedManifest, parse_manifest, refuse_sweep
+from weft_core.manifest import Manifest, ParsedManifest, parse_manifest, refuse_schedule, refuse_sweep
 from weft_core.packages import PackageRequest
 from weft_core.service_log import note
 from weft_core.store import jobs
@@ -103,6 +103,7 @@ def submit(
             return Submitted(_earlier(scope, who, earlier), replayed=True)
         parsed = read_manifest(context, submission)
         refuse_sweep(parsed, "a sweep is many jobs: `weft sweep` submits it (POST /api/v1/sweeps)")
+        refuse_schedule(parsed, "the job would start now: `weft schedule create` stores it (POST /api/v1/schedules)")
         checks = look_up_all(context, scope, who, submission, parsed, needs_code)
     checked = check(context, who, submission, parsed, checks, bring_code, until)
     manifest = checked.parsed.manifest
@@ -127,12 +128,15 @@ def submit(
 
 def read_manifest(context: Context, submission: Submission) -> ParsedManifest:
     """Raises ManifestError."""
-    return parse_manifest(
+    parsed = parse_manifest(
         submission.manifest,
         context.settings,
         overrides=submission.overrides,
         credentials=submission.credentials,
     )
+    if not submission.trigger:
+        return parsed
+    return replace(parsed, manifest=parsed.manifest.model_copy(update={"trigger": dict(submission.trigger)}))
 
 
 def look_up_all(

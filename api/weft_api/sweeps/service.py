@@ -22,6 +22,7 @@ from weft_core.manifest import Manifest, ManifestError, ParsedManifest, Sweep, V
 from weft_core.manifest.problems import Problem as ManifestProblem
 from weft_core.store.credentials import seal_all
 from weft_core.store.models import Job, SweepRow, SweepState, Trial, TrialState, User
+from weft_core.store.packages import pack_packages
 from weft_core.store.scope import Scope
 from weft_core.sweeps import trials
 from weft_core.sweeps.search import Proposal
@@ -76,7 +77,7 @@ def _insert(
             manifest=manifest.model_dump(mode="json", exclude_none=True),
             code_sha256=code,
             credentials=seal_all(context.box, checked.parsed.credentials),
-            packages=trials.pack_packages(checked.packages),
+            packages=pack_packages(checked.packages),
             pretrained_id=checked.pretrained_id,
             budget_id=who.budget,
         )

@@ -31,6 +31,12 @@ COMMANDS: dict[str, Entry] = {
         TRAIN,
         group=True,
     ),
+    "schedule": Entry(
+        "schedule",
+        "Start jobs at times, and at promotions of a model: `weft schedule create MANIFEST`.",
+        TRAIN,
+        group=True,
+    ),
     "bench": Entry(
         "bench", "Measure the speed of a training, and how it scales with the number of learners.", TRAIN, group=True
     ),

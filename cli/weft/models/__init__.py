@@ -28,6 +28,7 @@ from weft.models.jobs import (
 )
 from weft.models.logs import Gap, LogLine, LogMatch
 from weft.models.registry import Model, ModelVersion
+from weft.models.schedules import Schedule, Start
 from weft.models.stores import Datastore, ObjectInfo, Secret
 from weft.models.sweeps import SweepInfo, Trial
 
@@ -60,9 +61,11 @@ __all__ = [
     "Retention",
     "Room",
     "Round",
+    "Schedule",
     "Secret",
     "ServiceAccount",
     "Share",
+    "Start",
     "StateChange",
     "SweepInfo",
     "Token",

@@ -170,6 +170,11 @@ def param_table(params: Mapping[str, str], rest: str) -> Table:
     return made
 
 
+def _predecessors(job: Job) -> str:
+    """``job-4k9x2m7qd1ze (PROCESSING)``, for each job that must end before."""
+    return ", ".join(f"{each['job']} ({each['state'] or 'deleted'})" for each in job.raw.get("after") or ())
+
+
 def _parameters(job: Job) -> str:
     given = job.manifest.get("parameters") or {}
     return ", ".join(f"{name}={cells.shortened(str(value), _LONGEST_PARAM)}" for name, value in sorted(given.items()))
@@ -200,6 +205,8 @@ def _facts(job: Job) -> list[tuple[str, str | Text]]:
         ("started", times.moment(job.started_at) if job.started_at else None),
         ("ended", _ended(job) if job.ended_at else None),
         ("rerun of", job.rerun_of),
+        ("starts after", _predecessors(job)),
+        ("awaited by", ", ".join(job.raw.get("awaited_by") or ())),
         ("pretrained", job.raw.get("pretrained_model")),
         ("began with", f"the checkpoint {_checkpoint(job.checkpoint_of, None)}" if job.checkpoint_of else None),
         ("results", results_place(job)),

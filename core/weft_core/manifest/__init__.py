@@ -15,11 +15,13 @@ from weft_core.manifest.models import (
     Place,
     Repository,
     Rule,
+    Schedule,
     TrainingData,
     TrainingResults,
 )
 from weft_core.manifest.parse import parse_manifest
 from weft_core.manifest.problems import ManifestError, Problem
+from weft_core.manifest.schedules import refuse_schedule
 from weft_core.manifest.schema import manifest_schema
 from weft_core.manifest.sweep_models import Sweep, Value
 from weft_core.manifest.sweeps import refuse_sweep
@@ -43,6 +45,7 @@ __all__ = [
     "Problem",
     "Repository",
     "Rule",
+    "Schedule",
     "Sweep",
     "TrainingData",
     "TrainingResults",
@@ -50,5 +53,6 @@ __all__ = [
     "manifest_schema",
     "manifest_text",
     "parse_manifest",
+    "refuse_schedule",
     "refuse_sweep",
 ]

@@ -23,6 +23,7 @@ from weft_core.manifest.kinds import (
     Whole,
 )
 from weft_core.manifest.models import Ending
+from weft_core.manifest.schedules import ON, SCHEDULE
 from weft_core.manifest.sweep_fields import PARAMETERS, SWEEP
 from weft_core.requirements import check_requirement
 from weft_core.rules import ACCEPTED, LONGEST, parse_condition
@@ -727,6 +728,14 @@ MANIFEST = Section(
             SWEEP,
             "A search for the best parameters, by many jobs that are alike but for these. `weft sweep` submits such a "
             "manifest.",
+        ),
+        "schedule": Field(
+            SCHEDULE,
+            "The times at which a job starts, as cron writes them. `weft schedule create` stores such a manifest.",
+        ),
+        "on": Field(
+            ON,
+            "A stage of a model: each promotion to it starts a job. `weft schedule create` stores such a manifest.",
         ),
     },
     accepted="a mapping",

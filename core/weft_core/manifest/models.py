@@ -168,6 +168,14 @@ class After(_Form):
     on: Ending = "completed"
 
 
+class Schedule(_Form):
+    """The times at which a schedule starts jobs."""
+
+    cron: str
+    timezone: str = "UTC"
+    overlap: Literal["skip", "queue"] = "skip"
+
+
 class Identity(_Form):
     """The identity token of the learners, for a service that trusts this installation."""
 
@@ -214,6 +222,11 @@ class Manifest(_Form):
     """Values for the program, which a sweep has chosen or a user has written."""
     sweep: Sweep | None = None
     """None: the manifest is of one job."""
+    schedule: Schedule | None = None
+    on: ModelReference | None = None
+    """The model and the stage whose promotions start a job."""
+    trigger: dict[str, str] | None = None
+    """Variables that say what has started the job. Only jobs of schedules have them; no user writes them."""
     notes: list[str] = Field(default_factory=list)
     """Hints for the user that are not errors: ``framework version 1.5.0-py3 runs on image tensorflow:2.21.0``."""
 
@@ -226,7 +239,7 @@ class Manifest(_Form):
     def variables(self) -> dict[str, str]:
         """The environment variables that the manifest sets, those of the parameters included."""
         own = {name: fill(text, self.parameters) for name, text in self.env.items()}
-        return own | {variable(name): written(value) for name, value in self.parameters.items()}
+        return own | {variable(name): written(value) for name, value in self.parameters.items()} | (self.trigger or {})
 
     @property
     def inputs(self) -> list[tuple[DataStore, TrainingData]]:

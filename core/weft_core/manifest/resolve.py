@@ -25,6 +25,7 @@ from weft_core.manifest.models import (
 )
 from weft_core.manifest.notifications import resolve_notifications
 from weft_core.manifest.problems import did_you_mean, one_of
+from weft_core.manifest.schedules import resolve_schedule
 from weft_core.manifest.stores import resolve_stores
 from weft_core.manifest.sweeps import check_values, resolve_sweep
 from weft_core.repositories import COMMIT
@@ -83,6 +84,7 @@ def resolve(
     predecessors = _predecessors(values.get("after", []), findings)
     check_values(values.get("parameters", {}), findings)
     sweep = resolve_sweep(values, findings)
+    schedule, promotion = resolve_schedule(values, findings)
     if findings.problems or framework is None:
         return None
     default, checkpoint = CheckpointSpec(), values.get("checkpoint", {})
@@ -106,6 +108,8 @@ def resolve(
         notify=targets,
         rules=rules,
         sweep=sweep,
+        schedule=schedule,
+        on=promotion,
         notes=notes,
     )
     return ParsedManifest(manifest, credentials, findings.position)

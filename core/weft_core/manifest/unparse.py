@@ -64,6 +64,10 @@ def manifest_text(manifest: Manifest) -> str:
         written["parameters"] = manifest.parameters
     if manifest.sweep is not None:
         written["sweep"] = _sweep(manifest.sweep)
+    if manifest.schedule is not None:
+        written["schedule"] = canonical["schedule"]
+    if manifest.on is not None:
+        written["on"] = f"{manifest.on.name}@{manifest.on.version}"
     return yaml.safe_dump(written, sort_keys=False)
 
 

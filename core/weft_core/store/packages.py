@@ -11,6 +11,7 @@ from sqlalchemy import func, select, text
 from weft_core.ids import new_id
 from weft_core.manifest.models import Manifest
 from weft_core.packages import BUILD_KIND, PackageRequest, build_manifest, with_pins
+from weft_core.requirement_files import CodeFiles
 from weft_core.store import jobs
 from weft_core.store.models import Job, Overlay, OverlayState, Secret
 from weft_core.store.scope import Scope
@@ -22,6 +23,26 @@ _MOST_KNOWN = 500
 _NAMED = 8
 """Packages that an event names."""
 _THERE = (OverlayState.BUILDING, OverlayState.READY)
+
+
+def pack_packages(request: PackageRequest | None) -> dict[str, Any] | None:
+    """The part of a package request that the row of a sweep or of a schedule keeps."""
+    if request is None:
+        return None
+    return {
+        "digest": request.files.digest,
+        "lines": [list(line) for line in request.files.lines],
+        "code_sha256": request.code_sha256,
+        "index": request.default_index,
+    }
+
+
+def unpack_packages(kept: Mapping[str, Any] | None, manifest: Manifest) -> PackageRequest | None:
+    """The inverse of :func:`pack_packages`, for the manifest of a job."""
+    if kept is None:
+        return None
+    files = CodeFiles(kept["digest"], tuple((place, line) for place, line in kept["lines"]))
+    return PackageRequest(manifest, files, kept["code_sha256"], kept["index"])
 
 
 def attach_overlay(scope: Scope, job: Job, request: PackageRequest, repeated: Job | None = None) -> Overlay:

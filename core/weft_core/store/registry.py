@@ -20,6 +20,7 @@ from weft_core.ids import new_id
 from weft_core.lifecycle.states import ACTIVE, JobState
 from weft_core.objects import results_prefix
 from weft_core.store.models import Attempt, Job, JobMetric, Model, ModelPromotion, ModelVersion, Overlay, Secret
+from weft_core.store.promotions import note_promotion
 from weft_core.store.scope import Scope
 
 LATEST = "latest"
@@ -250,7 +251,7 @@ def stages(scope: Scope, model: Model) -> dict[str, int]:
 
 def promote(scope: Scope, model: Model, stage: str, number: int | None, user_id: str) -> bool:
     """Bring a stage to a version, or with None take it away; the model's row is locked by the caller. False: it was
-    there already.
+    there already. Schedules that wait for promotions of the stage start their jobs.
 
     Raises:
         ValueError: no name for a stage.
@@ -262,8 +263,11 @@ def promote(scope: Scope, model: Model, stage: str, number: int | None, user_id:
         )
     if stages(scope, model).get(stage) == number:
         return False
-    scope.add(ModelPromotion(model_id=model.id, stage=stage, number=number, user_id=user_id))
+    promotion = ModelPromotion(model_id=model.id, stage=stage, number=number, user_id=user_id)
+    scope.add(promotion)
     model.updated_at = func.now()
+    scope.session.flush()
+    note_promotion(scope, model, promotion)
     return True
 
 

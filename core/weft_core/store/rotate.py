@@ -18,12 +18,12 @@ from sqlalchemy.orm import Session
 from weft_core.secrets import SecretBox, SecretsUnreadable
 from weft_core.settings import load_settings
 from weft_core.store.database import Database
-from weft_core.store.models import Attempt, IdempotencyKey, Secret, SigningKey, SweepRow
+from weft_core.store.models import Attempt, IdempotencyKey, ScheduleRow, Secret, SigningKey, SweepRow
 
 
 def rotate(database: Database, box: SecretBox) -> int:
     """Re-encrypt all secrets, the tokens of attempts that are still open, signing keys, and the credentials
-    of sweeps; returns how many.
+    of sweeps and schedules; returns how many.
 
     Raises:
         SecretsUnreadable: a secret is under none of the keys; nothing has been changed.
@@ -38,11 +38,14 @@ def rotate(database: Database, box: SecretBox) -> int:
         keys = session.scalars(select(SigningKey).with_for_update()).all()
         for key in keys:
             key.private_ciphertext = box.rotate(key.private_ciphertext)
-        sweeps = session.scalars(select(SweepRow).where(SweepRow.credentials.is_not(None)).with_for_update()).all()
-        for sweep in sweeps:
-            sweep.credentials = box.rotate(sweep.credentials or b"")
+        kept = [
+            *session.scalars(select(SweepRow).where(SweepRow.credentials.is_not(None)).with_for_update()),
+            *session.scalars(select(ScheduleRow).where(ScheduleRow.credentials.is_not(None)).with_for_update()),
+        ]
+        for row in kept:
+            row.credentials = box.rotate(row.credentials or b"")
         _rotate_answers(session, box)
-        return len(secrets) + len(attempts) + len(keys) + len(sweeps)
+        return len(secrets) + len(attempts) + len(keys) + len(kept)
 
 
 def _rotate_answers(session: Session, box: SecretBox) -> None:

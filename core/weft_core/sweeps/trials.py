@@ -7,7 +7,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
@@ -16,12 +15,12 @@ from weft_core.ids import new_id
 from weft_core.lifecycle.states import Desired, JobState
 from weft_core.manifest import Credentials, Manifest, Sweep, Value, manifest_text, parse_manifest
 from weft_core.manifest.sweep_models import written
-from weft_core.packages import PackageRequest
-from weft_core.requirement_files import CodeFiles
 from weft_core.secrets import SecretBox
 from weft_core.settings import Settings
 from weft_core.store.credentials import unseal_all
-from weft_core.store.models import Job, JobMetric, Member, SweepRow, SweepState, Trial, TrialState, User
+from weft_core.store.members import submitting_role
+from weft_core.store.models import Job, JobMetric, SweepRow, SweepState, Trial, TrialState
+from weft_core.store.packages import unpack_packages
 from weft_core.store.scope import Scope
 from weft_core.store.submitting import insert_job, job_row
 from weft_core.sweeps.promoting import next_promotion, promote
@@ -159,28 +158,8 @@ def _submit(scope: Scope, kit: Kit, sweep: SweepRow, parameters: Mapping[str, Va
         pretrained_id=sweep.pretrained_id,
         budget_id=sweep.budget_id,
     )
-    overlay = insert_job(scope, kit.box, job, manifest, credentials, _packages(sweep, manifest))
+    overlay = insert_job(scope, kit.box, job, manifest, credentials, unpack_packages(sweep.packages, manifest))
     return job, [job.id] if overlay is None else [overlay.job_id, job.id]
-
-
-def pack_packages(request: PackageRequest | None) -> dict[str, Any] | None:
-    """The part of a package request that the sweep's row keeps."""
-    if request is None:
-        return None
-    return {
-        "digest": request.files.digest,
-        "lines": [list(line) for line in request.files.lines],
-        "code_sha256": request.code_sha256,
-        "index": request.default_index,
-    }
-
-
-def _packages(sweep: SweepRow, manifest: Manifest) -> PackageRequest | None:
-    kept = sweep.packages
-    if kept is None:
-        return None
-    files = CodeFiles(kept["digest"], tuple((place, line) for place, line in kept["lines"]))
-    return PackageRequest(manifest, files, kept["code_sha256"], kept["index"])
 
 
 # --- tell ---
@@ -287,7 +266,7 @@ def advance(session: Session, kit: Kit, sweep: SweepRow) -> list[str]:
     if sweep.state == SweepState.RUNNING and late is not None and late <= 0:
         search = search.model_copy(update={"trials": sweep.asked, "rungs": None})
         sweep.reason = "stop.after is over: no new trial begins"
-    if sweep.state == SweepState.RUNNING and not _may_submit(session, sweep):
+    if sweep.state == SweepState.RUNNING and submitting_role(session, sweep.project_id, sweep.user_id) is None:
         sweep.state, sweep.reason = SweepState.PAUSED.value, "its user may not submit jobs to this project any more"
     busy = False
     if sweep.state == SweepState.RUNNING and search.search != "manual":
@@ -330,15 +309,6 @@ def _seconds_left(session: Session, sweep: SweepRow, search: Sweep) -> float | N
         return None
     age = select(func.extract("epoch", func.now() - SweepRow.created_at)).where(SweepRow.id == sweep.id)
     return after - float(session.execute(age).scalar_one())
-
-
-def _may_submit(session: Session, sweep: SweepRow) -> bool:
-    role = (
-        select(Member.role)
-        .join(User, User.id == Member.user_id)
-        .where(Member.project_id == sweep.project_id, Member.user_id == sweep.user_id, User.disabled_at.is_(None))
-    )
-    return session.scalars(role).one_or_none() in ("editor", "owner")
 
 
 def to_halt(session: Session, sweep_id: str) -> Sequence[str]:

@@ -17,6 +17,11 @@ const TONES: Record<string, string> = {
   PAUSED: "wait",
   STOPPING: "warn",
   STOPPED: "warn",
+  // Of schedules and of their starts.
+  ACTIVE: "good",
+  DUE: "busy",
+  SKIPPED: "warn",
+  REFUSED: "bad",
 };
 export const tone = (state: string) => TONES[state] ?? "idle";
 

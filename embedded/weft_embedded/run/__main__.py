@@ -123,6 +123,8 @@ def _parse(request: Request, settings: Settings) -> tuple[ParsedManifest, list[s
         notes.append(f"elastic is left out: {learners} from the beginning to the end")
     if parsed.manifest.after:
         notes.append("after is left out: the job starts now")
+    if parsed.manifest.schedule is not None or parsed.manifest.on is not None:
+        notes.append("schedule and on are left out: the job starts now, once")
     if parsed.manifest.notify:
         notes.append("notify is left out")
     if parsed.manifest.identity is not None:

@@ -173,6 +173,8 @@ def test_everything_of_another_project_is_not_found(api: Api, ann: Person, bob: 
     assert ann.http.post("/api/v1/datastores?check=false", json=store).status_code == 201
     job = ann.submit()
     sweep = ann.http.post("/api/v1/sweeps", json={"manifest": _SWEEP}).raise_for_status().json()
+    times = {"manifest": HELLO, "set": {"schedule": "0 3 * * *"}}
+    schedule = ann.http.post("/api/v1/schedules", json=times).raise_for_status().json()
     with api.context.database.transaction() as session:
         model, version, _ = registry.register(session, session.get_one(Job, job["id"]), "mine")
         registry.promote(Scope(session, ann.project_id), model, "production", version.number, ann.user_id)
@@ -195,6 +197,7 @@ def test_everything_of_another_project_is_not_found(api: Api, ann: Person, bob: 
         "user_code": "BBBB-BBBB",
         "sweep_id": sweep["id"],
         "number": "0",
+        "schedule_id": schedule["id"],
     }
     routes = [
         f"{method.upper()} {path}"

@@ -45,6 +45,7 @@ from weft_core.store.models.metrics import (
 from weft_core.store.models.mlflow import MlflowExperiment, MlflowModel, MlflowPoint, MlflowRun
 from weft_core.store.models.notifications import Delivery, RuleFiring
 from weft_core.store.models.registry import Model, ModelPromotion, ModelVersion
+from weft_core.store.models.schedules import ScheduleRow, ScheduleState, Start, StartState, Trigger
 from weft_core.store.models.sweeps import SweepRow, SweepState, Trial, TrialState
 
 __all__ = [
@@ -95,14 +96,19 @@ __all__ = [
     "QueueChange",
     "Round",
     "RuleFiring",
+    "ScheduleRow",
+    "ScheduleState",
     "Secret",
     "SignInLink",
     "SigningKey",
+    "Start",
+    "StartState",
     "SweepRow",
     "SweepState",
     "Token",
     "Trial",
     "TrialState",
+    "Trigger",
     "User",
     "View",
 ]

@@ -140,6 +140,7 @@ class Predecessor(Base):
     __table_args__ = (
         CheckConstraint("ending in ('completed', 'failed', 'ended')", name="ending"),
         Index("ix_predecessors_open", "job_id", postgresql_where=text("ended_at is null")),
+        Index("ix_predecessors_awaited", "predecessor_id", postgresql_where=text("ended_at is null")),
     )
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
     predecessor_id: Mapped[str] = mapped_column(primary_key=True)  # no foreign key: that job may be deleted

@@ -152,11 +152,35 @@ function Facts({ job }: { job: JobDetail }) {
             {job.labels["trial"] && <>, trial {job.labels["trial"]}</>}
           </Fact>
         )}
+        {job.labels["schedule"]?.startsWith("sch-") && (
+          <Fact name="Schedule">
+            <Link to="/schedules/$scheduleId" params={{ scheduleId: job.labels["schedule"] }} className="mono">
+              {job.labels["schedule"]}
+            </Link>
+          </Fact>
+        )}
+        {job.after.length > 0 && (
+          <Fact name="Starts after">
+            {job.after.map((before) => (
+              <div key={before.job}>
+                <JobLink id={before.job} /> {before.ended_at ? "" : `to have ${before.on}: `}
+                {before.state ?? "deleted"}
+              </div>
+            ))}
+          </Fact>
+        )}
+        {job.awaited_by.length > 0 && (
+          <Fact name="Awaited by">
+            {job.awaited_by.map((waiting) => (
+              <div key={waiting}>
+                <JobLink id={waiting} />
+              </div>
+            ))}
+          </Fact>
+        )}
         {job.rerun_of && (
           <Fact name="Rerun of">
-            <Link to="/jobs/$jobId" params={{ jobId: job.rerun_of }} className="mono">
-              {job.rerun_of}
-            </Link>
+            <JobLink id={job.rerun_of} />
           </Fact>
         )}
         {job.pretrained_model && <Fact name="Starts from">{job.pretrained_model}</Fact>}
@@ -165,6 +189,12 @@ function Facts({ job }: { job: JobDetail }) {
     </section>
   );
 }
+
+const JobLink = ({ id }: { id: string }) => (
+  <Link to="/jobs/$jobId" params={{ jobId: id }} className="mono">
+    {id}
+  </Link>
+);
 
 /** What the job has besides its image; while that is built, the job that builds it. */
 function Packages({ packages }: { packages: NonNullable<JobDetail["packages"]> }) {

@@ -1,0 +1,1 @@
+"""Schedules: stored manifests that start jobs at times, and at promotions of a model."""
