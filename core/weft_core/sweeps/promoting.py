@@ -12,7 +12,7 @@ from weft_core.store.jobs import Conflict, reopen
 from weft_core.store.models import Job, SweepRow, Trial, TrialState
 from weft_core.store.packages import renew_overlay
 from weft_core.store.scope import Scope
-from weft_core.sweeps.rungs import Bracket, Place, Standing, brackets, promotion
+from weft_core.sweeps.rungs import Bracket, Standing, brackets, promotion
 
 
 def next_promotion(session: Session, sweep: SweepRow, search: Sweep) -> int | None:
@@ -46,14 +46,21 @@ def standings(session: Session, sweep: SweepRow, search: Sweep, bracket: Bracket
             Job.state == JobState.COMPLETED,
             Job.desired == Desired.RUNNING,
         )
+        order = value.desc() if search.goal == "max" else value.asc()
         best = (
-            select(Trial.number, func.coalesce(waits, False))
+            select(
+                Trial.number,
+                waits.label("waits"),
+                func.row_number().over(order_by=(order, Trial.number)).label("place"),
+            )
             .outerjoin(Job, Job.id == Trial.job_id)
             .where(*mine, value.is_not(None))
-            .order_by(value.desc() if search.goal == "max" else value.asc(), Trial.number)
+            .order_by(order, Trial.number)
             .limit((arrived - running) // rungs.reduction)
+            .subquery()
         )
-        found.append(Standing(running, [Place(*row) for row in session.execute(best).all()]))
+        first = select(best.c.number).where(best.c.waits).order_by(best.c.place).limit(1)
+        found.append(Standing(running, session.scalars(first).one_or_none()))
     return found[::-1]
 
 

@@ -23,23 +23,14 @@ class Bracket:
 
 
 @dataclass(frozen=True)
-class Place:
-    """A trial among the best of a rung."""
-
-    number: int
-    waits: bool
-    """It has not gone on yet, and can."""
-
-
-@dataclass(frozen=True)
 class Standing:
     """A rung of a bracket as it stands."""
 
     running: int
     """Trials that run to its end."""
-    best: Sequence[Place]
-    """The best of the trials that have run to its end, as many as one in ``reduction`` of those that have ended here or
-    have gone on. Trials that have failed count as ended, and are never among the best."""
+    waiting: int | None
+    """The trial that goes on next: the best that waits here, if it is among the best of those that have ended here or
+    have gone on, one in ``reduction``. Trials that have failed count as ended, and are never among the best."""
 
 
 def brackets(sweep: Sweep) -> list[Bracket]:
@@ -83,10 +74,9 @@ def promotion(rungs: Rungs, standings: Sequence[Standing], begun: bool) -> int |
     settled = begun  # no trial comes to this rung any more
     for standing in standings[:-1]:
         settled = settled and standing.running == 0
-        waiting = next((place.number for place in standing.best if place.waits), None)
-        if waiting is None:
+        if standing.waiting is None:
             continue
         if rungs.sync:
-            return waiting if settled else None
-        found = waiting  # trials of higher rungs first: they have the best chance to be the result
+            return standing.waiting if settled else None
+        found = standing.waiting  # trials of higher rungs first: they have the best chance to be the result
     return found
