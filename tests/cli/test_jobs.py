@@ -68,6 +68,14 @@ def test_show_tells_parameters(double: Double, weft: Weft) -> None:
     assert "and 11 more" in shown
 
 
+def test_show_names_what_waits_for_what(double: Double, weft: Weft) -> None:
+    before = [{"job": "job-1", "on": "ended", "state": "PROCESSING"}, {"job": "job-2", "on": "ended", "state": None}]
+    double.on("GET", f"jobs/{ID}", as_json(job(after=before, awaited_by=["job-3", "job-4"])))
+    shown = " ".join(weft("show", ID).out.split())
+    assert "starts after job-1 (PROCESSING), job-2 (deleted)" in shown
+    assert "awaited by job-3, job-4" in shown
+
+
 def test_an_empty_list_prints_no_data(double: Double, weft: Weft) -> None:
     double.on("GET", "jobs", jobs_page())
     done = weft("list")

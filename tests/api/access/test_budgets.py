@@ -105,7 +105,7 @@ def test_a_resumed_job_is_charged_to_whoever_resumes_it(api: Api) -> None:
     assert budget_of(ours) is None
 
 
-def test_a_sweep_is_charged_to_the_budget_and_no_other_token_with_one_makes_its_trials(api: Api) -> None:
+def test_a_sweep_is_charged_to_the_budget_and_no_other_token_with_one_makes_jobs_of_it(api: Api) -> None:
     ann = api.person()
     agent = api.client(made(ann, gpu_hours=10)["token"])
     sweep = MANIFEST + "sweep: {metric: loss, search: random, trials: 2, parameters: {lr: {values: [1, 2]}}}\n"
@@ -117,6 +117,8 @@ def test_a_sweep_is_charged_to_the_budget_and_no_other_token_with_one_makes_its_
     with api.context.database.transaction() as session:
         assert session.get_one(Job, mine.json()["job"]).budget_id is not None
     theirs = submitted(ann.http)
-    for verb in ("trials", "resume"):
-        refused = agent.post(f"/api/v1/sweeps/{theirs}/{verb}", json={})
+    times = {"manifest": MANIFEST, "set": {"on": "digits@production"}}
+    schedule = ann.http.post("/api/v1/schedules", json=times).raise_for_status().json()["id"]
+    for path in (f"sweeps/{theirs}/trials", f"sweeps/{theirs}/resume", f"schedules/{schedule}/starts"):
+        refused = agent.post(f"/api/v1/{path}", json={})
         assert (refused.status_code, "not charged to it" in refused.text) == (409, True)
