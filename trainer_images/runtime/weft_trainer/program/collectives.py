@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 FOLDER_VARIABLE = "WEFT_COLLECTIVES_DIR"
+THREAD = "weft-collectives"
+"""The name of the thread, which stacks leave out."""
 
 _serving: list[int] = []
 """The process whose thread waits: a forked child has the list and not the thread."""
@@ -58,7 +60,7 @@ def _serve(module: Any, folder: str) -> None:
         os.unlink(asked)
     os.mkfifo(asked, 0o600)
     _serving[:] = [os.getpid()]
-    threading.Thread(target=_answer, args=(module, dump, asked), name="weft-collectives", daemon=True).start()
+    threading.Thread(target=_answer, args=(module, dump, asked), name=THREAD, daemon=True).start()
 
 
 def _answer(module: Any, dump: Callable[[], bytes], asked: str) -> None:

@@ -23,6 +23,7 @@ import psutil
 
 from weft_trainer.config import RUNTIME
 from weft_trainer.program import flight_recorder
+from weft_trainer.program.collectives import THREAD
 
 _MOST_PROCESSES = 64
 _MOST_LINES = 400
@@ -173,6 +174,7 @@ def _stacks(spy: str, pid: int, code: Path) -> list[dict[str, Any]] | str:
                 "frames": [_frame(frame, code) for frame in thread["frames"]],
             }
             for thread in json.loads(done.stdout)
+            if thread.get("thread_name") != THREAD
         ]
     except (ValueError, KeyError, TypeError) as error:
         return f"its stack can't be read: py-spy's answer has another form than expected ({error!r})"
