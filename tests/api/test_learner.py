@@ -106,6 +106,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("phase", {"phase": "PROCESSING"}),
     ("heartbeat", {}),
     ("logs", {"sequence": 0, "lines": [{"t": 0, "s": "late"}]}),
+    ("stacks", {"request": "x", "report": {}}),
     ("storing", {"exit_code": 0}),
     ("objects", {"space": "results", "op": "put", "keys": ["a"]}),
     ("exit", {"exit_code": 0, "reason": "", "last_lines": []}),
@@ -317,6 +318,28 @@ def test_heartbeats_tell_of_progress_and_ask_for_stacks(api: Api, gang: Attempte
     assert answer == agent.post("heartbeat").json() | {"dump": answer["dump"]}, "the same until something moves"
     assert _learner(api, gang, 0).idle_since is None, "an agent that says nothing is unknown"
     assert agent.post("heartbeat", idle_seconds=-1).status_code == 400
+
+
+def test_the_stacks_of_this_stall_are_kept_until_there_is_a_verdict(api: Api, gang: Attempted) -> None:
+    agent = gang.agents[0]
+    agent.start()
+    api.set_attempt(gang, stalled_at=datetime.now(UTC))
+    _not_due(api, gang.job_id)
+    asked = agent.post("heartbeat").json()["dump"]
+    report = {"processes": [{"pid": 7, "command": "a\0b", "threads": []}]}
+    assert agent.post("stacks", request="an earlier stall", report=report).status_code == 204
+    assert _learner(api, gang, 0).stacks is None
+    assert not _is_due(api, gang.job_id)
+    assert agent.post("stacks", request=asked, report=report).status_code == 204
+    row = _learner(api, gang, 0)
+    assert row.stacks == {"processes": [{"pid": 7, "command": "a\ufffdb"}]}
+    assert row.stacks_at is not None
+    assert _is_due(api, gang.job_id)
+    api.set_attempt(gang, verdict="")
+    assert agent.post("stacks", request=asked, report={}).status_code == 204
+    assert _learner(api, gang, 0).stacks == row.stacks, "too late"
+    too_many = {"processes": [{"pid": 7}] * 65}
+    assert agent.post("stacks", request=asked, report=too_many).status_code == 400
 
 
 def test_an_attempt_tells_which_checkpoint_it_began_with(api: Api, ann: Person, gang: Attempted) -> None:

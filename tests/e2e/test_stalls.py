@@ -54,7 +54,12 @@ def test_stalled_jobs_are_told_of_and_quiet_ones_are_not(stack: Stack) -> None:
     assert [entry["learner"] for entry in warning.data["learners"]] == [1, 2]
     for learner in (1, 2):
         eventually(partial(shows_where_it_hangs, deadlocked, learner), f"the stack of learner {learner}", 30)
-    assert (deadlocked.refresh().condition or "").startswith("no progress since ")
+    [verdict] = eventually(lambda: warnings(deadlocked, "verdict: "), "a verdict", 120)
+    assert "all ranks are in socket.accept (quiet.py:" in verdict.message
+    assert [rank["learner"] for rank in verdict.data["ranks"]] == [1, 2]
+    condition = deadlocked.refresh().condition or ""
+    assert condition.startswith("no progress since ")
+    assert condition.endswith(verdict.message.removeprefix("verdict"))
 
     for what in ("burn", "log"):
         eventually(partial(warnings, quiet[what], "has written nothing"), f"a warning of {what}", 120)
@@ -73,6 +78,7 @@ def test_stalled_jobs_are_told_of_and_quiet_ones_are_not(stack: Stack) -> None:
     assert [attempt.outcome for attempt in done.attempts] == ["FAILED", "SUCCEEDED"]
     assert done.attempts[0].reason.startswith("no progress since ")
     assert "stall.action" in done.attempts[0].reason
+    assert "socket.accept (quiet.py:" in done.attempts[0].reason
     assert done.failures == 1
     assert shows_where_it_hangs(ended, 1)
     assert shows_where_it_hangs(ended, 2)

@@ -38,6 +38,7 @@ class LearnerRecord:
         self.records: list[dict[str, Any]] = []
         self.records_sequence = 0
         self.heartbeats: list[dict[str, Any]] = []
+        self.stacks: list[dict[str, Any]] = []
         self.exit: dict[str, Any] | None = None
         self.kept: Any = None
         self.storing: list[int] = []
@@ -161,6 +162,9 @@ class ApiDouble:
     def _heartbeat(self, rank: int, learner: LearnerRecord, body: dict[str, Any]) -> Any:
         learner.heartbeats.append(body)
         return self.stop or {"stop": False, "grace_seconds": None}
+
+    def _stacks(self, rank: int, learner: LearnerRecord, body: dict[str, Any]) -> Any:
+        learner.stacks.append(body)
 
     def _logs(self, rank: int, learner: LearnerRecord, body: dict[str, Any]) -> Any:
         if body["sequence"] < learner.sequence:

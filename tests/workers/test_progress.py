@@ -12,7 +12,7 @@ from tests.workers.world import World
 
 from weft_core.lifecycle.actions import Notice, Settle
 from weft_core.lifecycle.decide import conclude
-from weft_core.lifecycle.progress import check_progress, stall_condition
+from weft_core.lifecycle.progress import check_progress, judge_stall, stall_condition
 from weft_core.lifecycle.states import Desired, JobState, LearnerPhase, Outcome
 from weft_core.lifecycle.view import AttemptView, JobView, LearnerView, View
 from weft_core.settings import TimingSettings
@@ -93,28 +93,65 @@ def test_the_manifest_goes_before_the_settings() -> None:
 
 
 def test_it_is_said_once_and_taken_back_when_something_moves() -> None:
-    stalled: dict[str, Any] = {"stalled_at": ago(50), "stalled_since": ago(650)}
+    stalled: dict[str, Any] = {"stalled_at": ago(50), "stalled_since": ago(650), "verdict": "rank 1 is missing"}
     assert check(view(learner(0, 700), learner(1, 700), **stalled)) is None
     assert check(view(learner(0, 700), learner(1, 700, heartbeat_at=ago(60)), **stalled)) is None, "silent, not moving"
     notice = check(view(learner(0, 700), learner(1, 0), **stalled))
     assert isinstance(notice, Notice)
     assert notice.what == "moving"
-    assert stall_condition(view(learner(0, 700), **stalled).attempt) == "no progress since 2026-01-31 08:04:10 UTC"
+    condition = "no progress since 2026-01-31 08:04:10 UTC: rank 1 is missing"
+    assert stall_condition(view(learner(0, 700), **stalled).attempt) == condition
     assert stall_condition(view(learner(0, 700)).attempt) is None
+
+
+def test_the_verdict_is_due_when_all_have_reported_or_enough_time_has_passed() -> None:
+    stalled: dict[str, Any] = {"stalled_at": ago(20), "stalled_since": ago(650)}
+    reported, other = (learner(rank, 700, stacks_at=ago(18)) for rank in (0, 1))
+    assert check(view(reported, learner(1, 700), **stalled)) is None
+    assert check(view(reported, learner(1, 700, stacks_at=ago(3000)), **stalled)) is None, "of an earlier stall"
+    assert check(view(reported, other, **stalled)) == Notice("judge", "")
+    late = check(view(reported, learner(1, 700), **stalled | {"stalled_at": ago(61)}))
+    assert late == Notice("judge", "")
+
+
+def test_the_verdict_names_those_that_have_ended() -> None:
+    frames = [
+        {"function": "barrier", "file": "torch/distributed/distributed_c10d.py", "line": 1},
+        {"function": "train", "file": "train.py", "line": 9, "own": True},
+    ]
+    stacks = {"processes": [{"pid": 7, "rank": 0, "world": 2, "threads": [{"frames": frames}]}]}
+    ended = learner(1, None, phase=LearnerPhase.STORING, exit_code=0)
+    verdict, notice = judge_stall(view(learner(0, 700), ended), {0: stacks, 1: None})
+    assert verdict.startswith("rank 1 has not entered barrier (train.py:9): it has ended (exit code 0); ")
+    assert (notice.message, notice.data["blamed"]) == (f"verdict: {verdict}", [1])
+    assert judge_stall(view(learner(0, 700)), {0: None}) == ("", Notice("judge", ""))
 
 
 def test_action_end_fails_the_attempt_as_any_failure_does_once_the_stacks_are_out() -> None:
     stall = {"after_seconds": 600, "action": "end"}
-    just_now = {"stalled_at": ago(14), "stalled_since": ago(650)}
-    assert check(view(learner(0, 700), stall=stall, **just_now)) is None
-    end = check(view(learner(0, 700), stall=stall, stalled_at=ago(16), stalled_since=ago(650)))
+    stalled: dict[str, Any] = {"stalled_since": ago(650), "verdict": "rank 1 is missing"}
+    assert check(view(learner(0, 700), stall=stall, stalled_at=ago(14), **stalled)) is None
+    end = check(view(learner(0, 700), stall=stall, stalled_at=ago(16), **stalled))
     assert isinstance(end, Settle)
     assert (end.outcome, end.exit_code) == (Outcome.FAILED, 124)
-    assert end.reason.startswith("no progress since 2026-01-31 08:04:10 UTC: all learners were idle for 10m;")
+    assert end.reason.startswith(
+        "no progress since 2026-01-31 08:04:10 UTC: rank 1 is missing; all learners were idle for 10m;"
+    )
     after = view(outcome=end.outcome, reason=end.reason, exit_code=end.exit_code)
     conclusion = conclude(replace(after, learners=()))
     assert (conclusion.state, conclusion.failures) == (JobState.QUEUED, 1)
     assert conclusion.reason.startswith("retry 1 of 1 after: no progress since")
+
+
+def test_action_fail_fails_the_job_without_a_retry() -> None:
+    stall = {"after_seconds": 600, "action": "fail"}
+    end = check(view(learner(0, 700), stall=stall, stalled_at=ago(16), stalled_since=ago(650), verdict=""))
+    assert isinstance(end, Settle)
+    assert (end.outcome, end.exit_code) == (Outcome.FAILED, None)
+    after = view(outcome=end.outcome, reason=end.reason, exit_code=end.exit_code)
+    conclusion = conclude(replace(after, learners=()))
+    assert conclusion.state is JobState.FAILED
+    assert conclusion.reason.startswith("no progress since 2026-01-31 08:04:10 UTC: all learners were idle for 10m;")
 
 
 def test_a_job_that_writes_nothing_gets_one_warning() -> None:
@@ -165,12 +202,30 @@ def test_a_stall_is_one_event_and_a_condition_for_as_long_as_it_lasts(world: Wor
     assert len(world.events(job, "warning")) == 2, "another stall raises a warning, too"
 
 
+def test_the_verdict_on_a_stall_is_an_event_and_part_of_the_condition(world: World) -> None:
+    job = world.running(learners=2)
+    beat(world, job, idle_since=IDLE)
+    frames = [{"function": "load", "file": "data.py", "line": 41, "own": True}]
+    stacks = {"processes": [{"pid": 7, "threads": [{"frames": frames}]}]}
+    for _ in range(2):
+        beat(world, job, idle_since=IDLE, stacks=stacks, stacks_at=func.now())
+    verdict = "all ranks are in load (data.py:41)"
+    assert world.events(job, "warning")[1:] == [f"verdict: {verdict}"]
+    condition = world.job(job).condition
+    assert condition is not None
+    assert condition.endswith(f": {verdict}")
+    assert world.events(job, "condition") == []
+    beat(world, job, idle_since=func.now())
+    assert world.attempts(job)[0].verdict is None
+
+
 def test_a_stall_that_is_to_end_is_retried_as_any_failure(world: World) -> None:
     job = world.running(learners=2, retries=1, stall={"after_seconds": 600.0, "action": "end"})
     beat(world, job, idle_since=IDLE)
     assert world.job(job).state == "PROCESSING", "first the stacks"
     with world.transaction() as session:
-        session.execute(update(Attempt).values(stalled_at=func.now() - text("interval '16 seconds'")))
+        session.execute(update(Attempt).values(stalled_at=func.now() - text("interval '31 seconds'")))
+    beat(world, job, idle_since=IDLE)
     beat(world, job, idle_since=IDLE)
     [attempt] = world.attempts(job)
     assert (attempt.outcome, attempt.exit_code) == ("FAILED", 124)

@@ -34,6 +34,7 @@ from weft_api.learner.schemas import (
     QueryRank,
     RoundAnswer,
     RoundCall,
+    StacksCall,
     StartCall,
     StoreKeysCall,
     StoringAnswer,
@@ -151,6 +152,16 @@ async def take_part(call: RoundCall, context: Ctx, token: Token) -> RoundAnswer:
 @router.post("/phase", status_code=204, summary="Report the learner's phase", openapi_extra=_LEFT_OUT)
 def phase(call: PhaseCall, context: Ctx, token: Token) -> None:
     service.phase(context, token, call)
+
+
+@router.post(
+    "/stacks",
+    status_code=204,
+    summary="Report the stacks of the learner's processes, as a heartbeat's answer has asked",
+    openapi_extra=_LEFT_OUT,
+)
+def stacks(call: StacksCall, context: Ctx, token: Token) -> None:
+    service.stacks(context, token, call)
 
 
 @router.post(

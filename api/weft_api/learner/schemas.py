@@ -8,6 +8,7 @@ from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from weft_api.access.learner_calls import LearnerCall, Storable, call_examples
+from weft_core.hangs.report import Report
 
 
 class StartCall(LearnerCall):
@@ -120,6 +121,15 @@ class HeartbeatCall(LearnerCall):
         description="How long ago CHECKPOINT_DIR was in the state that is stored. Null if the learner has stored "
         "nothing.",
     )
+
+
+class StacksCall(LearnerCall):
+    model_config = call_examples(request="2026-01-31T08:15:00+00:00", report={"processes": []})
+
+    request: Annotated[Storable, Field(max_length=64)] = Field(
+        description="The value of `dump` in the heartbeat's answer that asked for the stacks."
+    )
+    report: Report
 
 
 class StoringCall(LearnerCall):

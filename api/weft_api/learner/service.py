@@ -30,6 +30,7 @@ from weft_api.learner.schemas import (
     Peer,
     Peers,
     PhaseCall,
+    StacksCall,
     StartCall,
     StoreKeysCall,
     StoringAnswer,
@@ -278,6 +279,18 @@ def works(system: dict[str, Any] | None) -> bool:
 
 def _mappings(values: Any) -> list[dict[str, Any]]:
     return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
+
+
+def stacks(context: Context, token: AttemptToken, call: StacksCall) -> None:
+    """Keep them until the workers have found a verdict. A report about an earlier stall is of no use."""
+    with context.database.transaction() as session:
+        job, attempt = fence(session, token, change=True)
+        learner = granted_learner(session, attempt, call.rank, call.instance)
+        if attempt.stalled_at is None or call.request != attempt.stalled_at.isoformat() or attempt.verdict is not None:
+            return
+        learner.stacks, learner.stacks_at = call.report.model_dump(mode="json", exclude_defaults=True), func.now()
+        jobs.due(job)
+    context.wake.job(job.id)
 
 
 def storing(context: Context, token: AttemptToken, call: StoringCall) -> StoringAnswer:

@@ -69,7 +69,8 @@ class RecordExits:
 class Notice:
     """Something about the gang's progress that the user should know; it is recorded so that it is said only once."""
 
-    what: Literal["no_output", "stalled", "moving"]
+    what: Literal["no_output", "stalled", "judge", "moving"]
+    """``judge``: all agents that answer have reported their stacks, and the caller finds the verdict."""
     message: str
     since: datetime | None = None
     data: Mapping[str, Any] = field(default_factory=dict)

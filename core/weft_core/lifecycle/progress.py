@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from weft_core.hangs.report import Report
+from weft_core.hangs.verdict import judge
 from weft_core.lifecycle.actions import GANG_GRACE, Notice, Settle
 from weft_core.lifecycle.states import JobState, LearnerPhase, Outcome
 from weft_core.lifecycle.view import AttemptView, LearnerView, View
-from weft_core.words import duration
+from weft_core.words import describe_exit, duration
 
 _BEATS = 5
 """Heartbeats from the warning to the end of a stalled attempt: for the stacks to reach the log."""
+_PATIENCE = 60.0
+"""Seconds for the reports of all learners. Most come with the next heartbeat; a busy machine takes its time."""
 ENDED_CODE = 124
 """Exit code of an attempt that was ended as stalled, as timeout(1) has it."""
 _NAMED = 8  # learners that a message names
@@ -30,7 +34,26 @@ def stall_condition(attempt: AttemptView | None) -> str | None:
     """The job's condition while its attempt is stalled."""
     if attempt is None or attempt.stalled_since is None:
         return None
-    return f"no progress since {clock(attempt.stalled_since)}"
+    return f"no progress since {clock(attempt.stalled_since)}" + (f": {attempt.verdict}" if attempt.verdict else "")
+
+
+def judge_stall(view: View, reports: Mapping[int, Mapping[str, Any] | None]) -> tuple[str, Notice]:
+    """The verdict, '' if the reports show too little, and the warning with it.
+
+    Args:
+        view: of the job.
+        reports: by rank, of the learners that have not been lost (``weft_core.hangs.report``).
+    """
+    ended = {
+        member.rank: "" if member.exit_code is None else describe_exit(member.exit_code)
+        for member in view.members
+        if member.phase.order > LearnerPhase.PROCESSING.order
+    }
+    read = {rank: None if report is None else Report.model_validate(report) for rank, report in reports.items()}
+    verdict = judge(read, {rank: how or "its program is over" for rank, how in ended.items()})
+    if verdict is None:
+        return "", Notice("judge", "")
+    return verdict.text, Notice("judge", f"verdict: {verdict.text}", data=verdict.data)
 
 
 def no_output_due(view: View) -> datetime | None:
@@ -79,14 +102,25 @@ def _stall(view: View, attempt: AttemptView) -> Notice | Settle | None:
         return Notice("stalled", _words(running, limit), since, {"learners": _idle(running), "action": action})
     if any(_heard(view, learner) and _idle_for(learner) < limit for learner in running):
         return Notice("moving", "")
-    if action == "end" and view.since(attempt.stalled_at) > _BEATS * view.timings.heartbeat:
+    waited = view.since(attempt.stalled_at)
+    if attempt.verdict is None and (_all_reported(attempt.stalled_at, running) or waited > _PATIENCE):
+        return Notice("judge", "")
+    if action in ("end", "fail") and waited > _BEATS * view.timings.heartbeat and attempt.verdict is not None:
         assert attempt.stalled_since is not None
+        verdict = f"{attempt.verdict}; " if attempt.verdict else ""
         reason = (
-            f"no progress since {clock(attempt.stalled_since)}: all learners were idle for {duration(limit)}; "
-            "ended, as its manifest's stall.action says (the stacks of its processes are in the log)"
+            f"no progress since {clock(attempt.stalled_since)}: {verdict}all learners were idle for "
+            f"{duration(limit)}; ended, as its manifest's stall.action says (the stacks of its processes are in the "
+            "log)"
         )
-        return Settle(Outcome.FAILED, reason, view.grace(GANG_GRACE), "C201", ENDED_CODE)
+        # Without an exit code, an attempt is not retried.
+        code = ENDED_CODE if action == "end" else None
+        return Settle(Outcome.FAILED, reason, view.grace(GANG_GRACE), "C201", code)
     return None
+
+
+def _all_reported(stalled_at: datetime, running: Sequence[LearnerView]) -> bool:
+    return all(learner.stacks_at is not None and learner.stacks_at >= stalled_at for learner in running)
 
 
 def _asked(view: View) -> tuple[float, str]:

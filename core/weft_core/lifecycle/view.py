@@ -76,6 +76,8 @@ class AttemptView:
     no_output_at: datetime | None = None
     stalled_at: datetime | None = None
     stalled_since: datetime | None = None
+    verdict: str | None = None
+    """Of its stall; '': the reports showed too little; None: there is none yet."""
     budget: str = ""
     """The name of the budget to which it is charged; '': to none."""
     reserved: float = 0.0
@@ -101,6 +103,8 @@ class LearnerView:
     heard_since: datetime | None = None
     idle_since: datetime | None = None
     wrote: bool | None = None
+    stacks_at: datetime | None = None
+    """When its agent last reported the stacks of its processes."""
     absences: int = 0
     node: str | None = None
     exit_code: int | None = None

@@ -620,9 +620,10 @@ MANIFEST = Section(
                         "How long all running learners must have been idle: no log line, and no work of CPU or GPU.",
                     ),
                     "action": Field(
-                        Choice("warn", "end", "ignore"),
-                        "What happens then. `warn`: a warning event, and the stacks of all processes in the log. "
-                        "`end`: the same, and then the attempt fails. `ignore`: nothing.",
+                        Choice("warn", "end", "fail", "ignore"),
+                        "What happens then. `warn`: a warning event, a verdict, and the stacks of all processes in the "
+                        "log. `end`: the same, and then the attempt fails, which uses up one of the `retries`. `fail`: "
+                        "the same, but without a retry. `ignore`: nothing.",
                     ),
                 }
             ),

@@ -137,7 +137,7 @@ class Stall(_Form):
     """The action after all learners have been idle for a time."""
 
     after_seconds: float
-    action: Literal["warn", "end", "ignore"] = "warn"
+    action: Literal["warn", "end", "fail", "ignore"] = "warn"
 
 
 class Notify(_Form):

@@ -41,6 +41,8 @@ class Learner:
     heartbeat_at: datetime | None = None
     idle_since: datetime | None = None
     wrote: bool | None = None
+    stacks: dict[str, Any] | None = None
+    stacks_at: datetime | None = None
     exit_code: int | None = None
     reason: str = ""
     exited_at: datetime | None = None
@@ -168,6 +170,12 @@ class Gang:
             learner.idle_since = None if idle is None else learner.heartbeat_at - timedelta(seconds=float(idle))
             grace = None if self._grace is None else int(self._grace)
             return {"stop": self._stopping, "grace_seconds": grace, "dump": self._dump}
+
+    def stacks(self, call: dict[str, Any]) -> None:
+        learner = self._granted(call)
+        with self._changed:
+            if call["request"] == self._dump:
+                learner.stacks, learner.stacks_at = call["report"], self._clock()
 
     def logs(self, call: dict[str, Any]) -> None:
         learner = self._granted(call)

@@ -96,6 +96,7 @@ class Memory:
             heartbeat_at=learner.heartbeat_at,
             idle_since=learner.idle_since,
             wrote=learner.wrote,
+            stacks_at=learner.stacks_at,
             absences=self._absences.get(learner.rank, 0),
             exit_code=learner.exit_code,
             exit_reason=learner.reason or None,
@@ -163,7 +164,12 @@ class Memory:
         if no_output:
             self._change(no_output_at=self._clock())
         else:
-            self._change(stalled_at=self._clock() if stalled_since else None, stalled_since=stalled_since)
+            at = self._clock() if stalled_since else None
+            self._change(stalled_at=at, stalled_since=stalled_since, verdict=None)
+
+    def judged(self, verdict: str) -> None:
+        """Note the verdict on the stall."""
+        self._change(verdict=verdict)
 
     def end(self, conclusion: Conclusion) -> None:
         """Nothing is left of the attempt."""

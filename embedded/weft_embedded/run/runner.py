@@ -29,6 +29,7 @@ from weft_core.lifecycle.actions import (
 from weft_core.lifecycle.deadlines import POLL
 from weft_core.lifecycle.decide import conclude, confirmed_gone, decide
 from weft_core.lifecycle.notes import take_notes
+from weft_core.lifecycle.progress import judge_stall
 from weft_core.lifecycle.states import TERMINAL, JobState, Outcome
 from weft_core.lifecycle.view import AttemptView, View
 from weft_core.manifest import Manifest
@@ -353,6 +354,13 @@ class Run:
         """Show the warning, and remember it; heartbeats ask for stacks as long as the gang is stalled."""
         memory = self.memory
         assert memory.gang is not None
+        if notice.what == "judge":
+            reports = {learner.rank: learner.stacks for learner in memory.gang.snapshot()}
+            verdict, notice = judge_stall(memory.view(), reports)
+            memory.judged(verdict)
+            if notice.message:
+                self._tell("event", kind="warning", message=notice.message)
+            return
         since = notice.since if notice.what == "stalled" else None
         memory.warned(stalled_since=since, no_output=notice.what == "no_output")
         if notice.what != "no_output":

@@ -92,7 +92,18 @@ class LearnerServer:
         if gang is None or not hmac.compare_digest(authorization.encode(), f"Bearer {self._token}".encode()):
             raise Refused(410, "stale_attempt", "no attempt has this token: stop and exit")
         match operation:
-            case "start" | "address" | "peers" | "phase" | "heartbeat" | "logs" | "metrics" | "storing" | "exit":
+            case (
+                "start"
+                | "address"
+                | "peers"
+                | "phase"
+                | "heartbeat"
+                | "logs"
+                | "metrics"
+                | "stacks"
+                | "storing"
+                | "exit"
+            ):
                 return getattr(gang, operation)(call)
             case "objects":
                 gang.check(call)

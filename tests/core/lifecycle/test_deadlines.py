@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tests.core.lifecycle.test_decide import NOW, learner_views, moments, observations
 
@@ -87,6 +87,7 @@ def running(draw: st.DrawFn) -> View:
     return replace(view, job=job, learners=gang, sighting=seen)
 
 
+@settings(suppress_health_check=[*settings().suppress_health_check, HealthCheck.filter_too_much])
 @given(running(), st.floats(0, 1))
 def test_nothing_is_missed_before_the_next_step(view: View, part: float) -> None:
     """As long as there is no news, no earlier step would have had anything to do or to note."""

@@ -54,6 +54,16 @@ def test_a_deadlock_is_idle_and_its_stack_is_shown_once_for_each_request(start_a
     ask("first", 1)
     ask("second", 2)
     assert said(api, "Thread")
+    api.wait_for(lambda: len(api.learners[0].stacks) == 2)
+    [answer, again] = api.learners[0].stacks
+    assert (answer["request"], again["request"]) == ("first", "second")
+    functions = [
+        (frame["function"], frame["own"])
+        for process in answer["report"]["processes"]
+        for thread in process.get("threads", [])
+        for frame in thread["frames"]
+    ]
+    assert ("wait_for_a_peer", True) in functions
     assert min(idle(api)[before:]) > 1.5, "neither what the agent itself logs nor py-spy's work is a sign of life"
     agent.terminate()
     assert agent.wait() == 143
@@ -62,7 +72,7 @@ def test_a_deadlock_is_idle_and_its_stack_is_shown_once_for_each_request(start_a
 def test_what_reading_the_stacks_uses_is_no_sign_of_life() -> None:
     read = threading.Event()
 
-    def dump() -> None:
+    def dump(request: str) -> None:
         read.wait(60)
 
     vitals = Vitals(lambda: False, dump)
@@ -168,8 +178,11 @@ def test_where_py_spy_can_not_read_proc_has_to_do(
     spy.write_text(f"#!/bin/sh\n{answer}\n")
     spy.chmod(0o755)
     monkeypatch.setattr(stacks, "find_py_spy", lambda: str(spy) if answer else None)
-    lines = list(stacks.dump(ignore=()))
+    snapshot = stacks.take((), tmp_path, tmp_path)
+    lines = snapshot.lines
     assert any(words in line for line in lines), lines
     [head] = [line for line in lines if f"process {child.pid} " in line]
     assert "sleeping" in head
     assert "1 thread" in head
+    [process] = [entry for entry in snapshot.report["processes"] if entry["pid"] == child.pid]
+    assert (process["state"], process.get("threads")) == ("sleeping", None)

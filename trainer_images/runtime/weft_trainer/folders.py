@@ -51,6 +51,11 @@ class Folders:
         """The file to which ``log_metrics`` writes."""
         return self.agent.with_name("metrics")
 
+    @property
+    def collectives(self) -> Path:
+        """WEFT_COLLECTIVES_DIR: where the program's processes show their flight recorders to the agent."""
+        return self.agent.with_name("collectives")
+
     @classmethod
     def create(cls, config: Config, spec: LearnerSpec) -> Folders:
         work = config.workdir
@@ -78,6 +83,7 @@ class Folders:
             folders.pretrained,
             folders.agent,
             folders.metrics,
+            folders.collectives,
         ):
             folder.mkdir(parents=True, exist_ok=True)
         return folders

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from sqlalchemy import func, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, defer
 
 from weft_core.launch import ElasticSpec
 from weft_core.lifecycle.rounds import Round
@@ -43,7 +43,8 @@ def load_view(session: Session, job_id: str, now: datetime, timings: TimingSetti
     if attempt and attempt.ended_at is None:
         if job.budget_id is not None and (charged := budgets.reserved_by(session, attempt.id)) is not None:
             attempt = replace(attempt, budget=charged[0], reserved=charged[1])
-        rows = session.scalars(select(Learner).where(Learner.attempt_id == attempt.id).order_by(Learner.rank))
+        whole = select(Learner).where(Learner.attempt_id == attempt.id).order_by(Learner.rank)
+        rows = session.scalars(whole.options(defer(Learner.stacks)))  # they are large
         learners = tuple(_learner_view(row) for row in rows)
         if job.manifest.get("elastic"):
             rounds = tuple(read_rounds(session, attempt.id))
@@ -150,6 +151,7 @@ def attempt_view(row: Attempt) -> AttemptView:
         no_output_at=row.no_output_at,
         stalled_at=row.stalled_at,
         stalled_since=row.stalled_since,
+        verdict=row.verdict,
     )
 
 
@@ -168,6 +170,7 @@ def _learner_view(row: Learner) -> LearnerView:
         heard_since=row.heard_since,
         idle_since=row.idle_since,
         wrote=row.wrote,
+        stacks_at=row.stacks_at,
         absences=row.absences,
         node=row.node,
         exit_code=row.exit_code,

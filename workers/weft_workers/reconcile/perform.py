@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import structlog
-from sqlalchemy import delete, func, update
+from sqlalchemy import delete, func, select, update
+from sqlalchemy.orm import Session
 
 from weft_core.engine import EngineUnreachable, LaunchRefused
 from weft_core.engine_settings import LocalSettings
@@ -37,7 +39,7 @@ from weft_core.lifecycle.actions import (
 from weft_core.lifecycle.deadlines import POLL, UNREACHABLE_POLL
 from weft_core.lifecycle.elastic import cooldown
 from weft_core.lifecycle.failures import headline
-from weft_core.lifecycle.progress import stall_condition
+from weft_core.lifecycle.progress import judge_stall, stall_condition
 from weft_core.lifecycle.states import JobState, LearnerPhase, Outcome
 from weft_core.lifecycle.view import AttemptView, View
 from weft_core.objects import StoreError, job_prefix, results_prefix
@@ -268,9 +270,12 @@ def _notice(context: Context, lease: Lease, view: View, notice: Notice) -> float
         row = session.get_one(Attempt, attempt.id)
         if notice.what == "no_output":
             row.no_output_at = func.now()
+        elif notice.what == "judge":
+            notice = _judge(session, taken.job, row, view)
         else:
             stalled = notice.what == "stalled"
             row.stalled_at, row.stalled_since = (func.now(), notice.since) if stalled else (None, None)
+            row.verdict = None
             if stalled:  # the warning says it, so the condition needs no event of its own
                 taken.job.condition = stall_condition(replace(attempt, stalled_since=notice.since))
             else:
@@ -281,6 +286,17 @@ def _notice(context: Context, lease: Lease, view: View, notice: Notice) -> float
     log.info("progress", what=notice.what)
     context.wake.changed(view.job.id)
     return 0 if again else None
+
+
+def _judge(session: Session, job: Job, attempt: Attempt, view: View) -> Notice:
+    """Find the verdict on a stall in the reports of the learners' agents, and drop these."""
+    assert view.open is not None
+    learners = select(Learner.rank, Learner.stacks).where(Learner.attempt_id == attempt.id, Learner.left_at.is_(None))
+    reports: dict[int, dict[str, Any] | None] = {row.rank: row.stacks for row in session.execute(learners)}
+    session.execute(update(Learner).where(Learner.attempt_id == attempt.id).values(stacks=None))
+    attempt.verdict, notice = judge_stall(view, reports)
+    job.condition = stall_condition(replace(view.open, verdict=attempt.verdict))
+    return notice
 
 
 def _fire(context: Context, lease: Lease, view: View, fire: Fire) -> float | None:

@@ -239,6 +239,7 @@ class Attempt(Base):
     no_output_at: Mapped[datetime | None]  # when the warning came that nothing was written
     stalled_at: Mapped[datetime | None]  # when all learners were found idle; from here on heartbeats ask for stacks
     stalled_since: Mapped[datetime | None]  # and since when they had been
+    verdict: Mapped[str | None]  # on the stall: which ranks wait for which; '': the stacks show too little
 
 
 class Learner(Base):
@@ -267,6 +268,8 @@ class Learner(Base):
     heard_since: Mapped[datetime | None]  # the first heartbeat after the last long silence
     active_at: Mapped[datetime | None]  # the last heartbeat that reported work
     idle_since: Mapped[datetime | None]  # by its last heartbeat: no log, CPU or GPU since then; none: busy, or unknown
+    stacks: Mapped[dict[str, Any] | None]  # of its processes, during a stall: weft_core.hangs.report
+    stacks_at: Mapped[datetime | None]
     wrote: Mapped[bool | None]  # whether it has written into its folder, RESULT_DIR or CHECKPOINT_DIR; none: unknown
     saved_at: Mapped[datetime | None]  # the time of its last stored checkpoint, by its last heartbeat
     absent_since: Mapped[datetime | None]  # first observation in which the engine did not know it

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from weft_trainer.checkpoints.checkpoints import Checkpoints
 from weft_trainer.config import RUNTIME, Config
 from weft_trainer.control import Control
+from weft_trainer.errors import Fenced, TrainerError
 from weft_trainer.folders import Folders
 from weft_trainer.inputs.overlay import Overlay
 from weft_trainer.log.lines import Line
@@ -180,11 +181,14 @@ class Learner(Listener):
     def _saved(self) -> float | None:
         return None if self.checkpoints is None else self.checkpoints.saved_at
 
-    def _dump_stacks(self) -> None:
-        from weft_trainer.program.stacks import dump  # psutil takes 20 ms
+    def _dump_stacks(self, request: str) -> None:
+        from weft_trainer.program.stacks import take  # psutil takes 20 ms
 
-        for text in dump(self._watchdog.own):
+        snapshot = take(self._watchdog.own, self.folders.collectives, self.folders.model)
+        for text in snapshot.lines:
             self.log.say(text)
+        with suppress(TrainerError, Fenced):  # an older API has no such call; the stacks are in the log
+            self.api.stacks(request, self.mask.within(snapshot.report))
 
 
 class _ProgramOutput:

@@ -47,6 +47,7 @@ class _Finder:
             def exec_module(module: Any) -> None:
                 execute(module)
                 _keep_destroyed(module)
+                _show_collectives(module)
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
@@ -66,6 +67,16 @@ def _keep_destroyed(module: Any) -> None:
         return done
 
     module.destroy_process_group = destroy_process_group
+
+
+def _show_collectives(module: Any) -> None:
+    from importlib import import_module
+
+    try:
+        collectives = import_module("weft_collectives")
+    except ImportError:  # the program has replaced its sys.path
+        return
+    collectives.show_collectives(module)
 
 
 def _end_process_group() -> None:

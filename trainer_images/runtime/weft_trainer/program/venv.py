@@ -20,6 +20,8 @@ _SYSTEM = ("/bin", "/usr/bin", "/usr/local/bin")
 """Folders whose programs belong to the system, rather than to the environment."""
 _STARTER = ".weft-run"
 _HOOK = "weft_at_exit"
+_HOOKS = {_HOOK: "at_exit.py", "weft_collectives": "collectives.py"}
+"""The modules of the environment that are copies of ours, by name: the program's Python imports them."""
 _MOST_SCRIPTS = 2_000
 _LONGEST_FIRST_LINE = 256
 
@@ -77,11 +79,12 @@ def make_venv(folder: Path, overlays: Sequence[Path] = ()) -> Venv:
 
 
 def _write_path(venv: Venv) -> None:
-    """Have the interpreter find the other folders after the environment's own, and import the hook for its end.
+    """Have the interpreter find the other folders after the environment's own, and import the hook for its end and
+    for PyTorch.
     ``addsitedir`` also reads the folders' .pth files, which plain lines would not."""
     lines = "; ".join(f"site.addsitedir({place!r})" for place in venv.behind)
-    hook = Path(__file__).with_name("at_exit.py")
-    (venv.packages / f"{_HOOK}.py").write_bytes(hook.read_bytes())
+    for name, file in _HOOKS.items():
+        (venv.packages / f"{name}.py").write_bytes(Path(__file__).with_name(file).read_bytes())
     (venv.packages / "weft.pth").write_text(f"import site; {lines}\nimport {_HOOK}\n")
 
 

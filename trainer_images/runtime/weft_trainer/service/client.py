@@ -21,6 +21,7 @@ _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 _ABORT_SECONDS = 10.0
 _LONGEST_REASON = 2000
+_STACKS_SECONDS = 60.0
 _AGAIN = (408, 425, 429)
 
 
@@ -113,6 +114,10 @@ class ApiClient:
     def metrics(self, batch: Batch, instance: str) -> None:
         """Send one batch of records, each already the JSON object that ``metrics.records`` makes."""
         self._batch("metrics", "records", batch, instance)
+
+    def stacks(self, request: str, report: Mapping[str, Any]) -> None:
+        """Answer a heartbeat's request for stacks (``weft_core.hangs.report``)."""
+        self._post("stacks", {"request": request, "report": report}, deadline=_STACKS_SECONDS)
 
     def storing(self, exit_code: int) -> dict[str, Any]:
         answer: dict[str, Any] = self._post("storing", {"exit_code": exit_code})

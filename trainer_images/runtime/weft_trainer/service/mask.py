@@ -10,6 +10,7 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 from urllib.parse import quote
 
 from weft_trainer.spec import LearnerSpec, StoreKeys
@@ -47,6 +48,14 @@ class Mask:
             if form in text:
                 text = text.replace(form, STARS)
         return text
+
+    def within(self, value: Any) -> Any:
+        """A JSON value with all of its texts masked; not the keys of its objects."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list):
+            return [self.within(entry) for entry in value]
+        return {key: self.within(entry) for key, entry in value.items()} if isinstance(value, dict) else value
 
     def raw(self, raw: bytes) -> bytes:
         for form in self._bytes:

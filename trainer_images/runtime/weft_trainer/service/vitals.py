@@ -18,12 +18,12 @@ class Vitals:
 
     Args:
         wrote: whether it has written into its folder, RESULT_DIR or CHECKPOINT_DIR.
-        dump: writes the stacks of its processes into the log.
+        dump: writes the stacks of its processes into the log, and reports them for this request.
         saved: when it wrote the checkpoint that is stored (seconds since the epoch); None: it has stored none.
     """
 
     def __init__(
-        self, wrote: Callable[[], bool], dump: Callable[[], None], saved: Callable[[], float | None] = lambda: None
+        self, wrote: Callable[[], bool], dump: Callable[[str], None], saved: Callable[[], float | None] = lambda: None
     ) -> None:
         self._has_written = wrote
         self._dump = dump
@@ -69,10 +69,10 @@ class Vitals:
         if dump and dump != self._dumped and self._running:
             self._dumped = dump
             self._dumping = self._dumped_since = True
-            threading.Thread(target=self._show, name="stacks", daemon=True).start()
+            threading.Thread(target=self._show, args=(dump,), name="stacks", daemon=True).start()
 
-    def _show(self) -> None:
+    def _show(self, request: str) -> None:
         try:
-            self._dump()
+            self._dump(request)
         finally:
             self._dumping = False

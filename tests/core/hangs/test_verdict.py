@@ -1,0 +1,132 @@
+"""Verdicts on hangs. The reports in ``recorded.json`` are of processes that hung: tests/trainer/program/test_hangs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from weft_core.hangs.report import Report
+from weft_core.hangs.verdict import Verdict, judge
+
+FOLDER = Path(__file__).parent
+RECORDED: dict[str, dict[str, Any]] = json.loads((FOLDER / "recorded.json").read_text())
+VERDICTS: dict[str, str] = json.loads((FOLDER / "verdicts.json").read_text())
+
+
+def recorded(name: str) -> dict[int, Report | None]:
+    return {int(rank): Report.model_validate(report) for rank, report in RECORDED[name].items()}
+
+
+def report(*frames: tuple[str, str, int, bool], **process: Any) -> Report:
+    """One process with these calls, the innermost first."""
+    listed = [dict(zip(("function", "file", "line", "own"), frame, strict=True)) for frame in frames]
+    threads = [{"name": "MainThread", "frames": listed}] if listed else []
+    return Report.model_validate({"processes": [{"pid": 7, "threads": threads, **process}]})
+
+
+def verdict(reports: dict[int, Report | None], ended: dict[int, str] | None = None) -> Verdict:
+    found = judge(reports, ended or {})
+    assert found is not None
+    return found
+
+
+WAIT = report(
+    ("all_reduce", "torch/distributed/distributed_c10d.py", 3252, False),
+    ("wrapper", "torch/distributed/c10d_logger.py", 83, False),
+    ("train", "train.py", 88, True),
+)
+READ = report(("read_a_record", "data.py", 41, True), ("train", "train.py", 80, True))
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+def test_what_was_recorded_of_a_real_hang_shows_its_cause(name: str) -> None:
+    found = verdict(recorded(name))
+    assert found.text == VERDICTS[name]
+    if name not in ("crossed", "shapes"):  # there, two ranks are as good as each other
+        assert list(found.blamed) == [1]
+    assert 1 not in found.waiting or not found.blamed
+
+
+def test_the_data_of_the_event_names_every_rank() -> None:
+    data = verdict(recorded("asleep")).data
+    assert data["collective"] == {"operation": "all_reduce", "number": 4, "group": "0"}
+    assert (data["blamed"], data["waiting"]) == ([1], [0, 2])
+    assert data["ranks"][1] == {
+        "rank": 1,
+        "learner": 2,
+        "state": "running",
+        "in": "wait_for_a_quota",
+        "at": "hangs.py:64",
+    }
+
+
+def test_stacks_alone_do_where_there_is_no_flight_recorder() -> None:
+    gang: dict[int, Report | None] = {0: WAIT, 1: WAIT, 2: WAIT, 3: READ}
+    missing = "rank 3 has not entered all_reduce (train.py:88): "
+    assert verdict(gang).text == f"{missing}it is in read_a_record (data.py:41); ranks 0 to 2 wait for it"
+    unread = gang | {3: report(state="sleeping")}
+    assert verdict(unread).text == f"{missing}it has reported nothing; ranks 0 to 2 wait for it"
+    assert verdict(gang | {3: None}).text == verdict(unread).text
+    ended = verdict(gang | {3: None}, {3: "exit code 0"})
+    assert ended.text == f"{missing}it has ended (exit code 0); ranks 0 to 2 wait for it"
+    assert verdict({0: WAIT, 1: WAIT}).text == "all ranks are in all_reduce (train.py:88)"
+
+
+def test_of_collectives_that_differ_the_rarer_is_blamed() -> None:
+    barrier = report(("barrier", "torch/distributed/distributed_c10d.py", 5000, False), ("save", "train.py", 91, True))
+    found = verdict({0: barrier, 1: WAIT, 2: WAIT})
+    assert found.text == (
+        "the ranks are in different collectives: rank 0 is in barrier (train.py:91), "
+        "ranks 1 and 2 are in all_reduce (train.py:88)"
+    )
+    assert list(found.blamed) == [0]
+
+
+def test_a_program_without_a_gang_is_where_it_is() -> None:
+    assert verdict({0: READ}).text == "the program is in read_a_record (data.py:41)"
+    halted = report(("load", "train.py", 3, True), state="stopped")
+    assert verdict({0: halted}).text == "the program is stopped by a signal (SIGSTOP)"
+
+
+def test_several_ranks_of_a_learner() -> None:
+    def learner(*reports: tuple[int, Report]) -> Report:
+        return Report(
+            processes=[one.processes[0].model_copy(update={"rank": rank, "world": 4}) for rank, one in reports]
+        )
+
+    gang: dict[int, Report | None] = {0: learner((0, WAIT), (1, READ)), 1: learner((2, WAIT))}
+    found = verdict(gang)
+    assert found.text == (
+        "ranks 1 and 3 have not entered all_reduce (train.py:88): rank 1 is in read_a_record (data.py:41), "
+        "rank 3 has ended (its process is gone); ranks 0 and 2 wait for them"
+    )
+    assert [entry["learner"] for entry in found.data["ranks"]] == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    "gang", [{}, {0: None, 1: None}, {0: Report()}, {0: report(state="sleeping"), 1: report(state="sleeping")}]
+)
+def test_where_nothing_is_known_there_is_no_verdict(gang: dict[int, Report | None]) -> None:
+    assert judge(gang, {}) is None
+
+
+def test_a_step_of_tensorflow_waits_only_if_another_rank_is_elsewhere() -> None:
+    step = report(
+        ("quick_execute", "tensorflow/python/eager/execute.py", 54, False),
+        ("Model.fit", "keras/src/engine/training.py", 1742, False),
+        ("main", "train.py", 30, True),
+    )
+    assert verdict({0: step, 1: step}).text == "all ranks are in a step of TensorFlow (train.py:30)"
+    assert verdict({0: step, 1: READ}).text == (
+        "rank 1 has not entered a step of TensorFlow (train.py:30): it is in read_a_record (data.py:41); "
+        "rank 0 waits for it"
+    )
+
+
+def test_whatever_a_program_calls_itself_can_be_kept() -> None:
+    kept = report(("f\0\ud800" + "x" * 500, "a" * 5000, 1, True)).model_dump_json()
+    assert "\\u0000" not in kept
+    assert len(kept) < 1000

@@ -1,0 +1,101 @@
+"""Asks the program's processes for the entries of PyTorch's flight recorder (see ``program.collectives``)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+_MOST_BYTES = 8 * 2**20
+_MOST_PROCESSES = 64
+_NEWEST = 8
+"""Collectives of each group that the agent reports; and as many of those that are in flight."""
+_MOST_GROUPS = 12
+_MOST_RANKS = 1024
+
+
+def ask(folder: Path) -> set[int]:
+    """Ask all processes. Returns those that will answer if they can run."""
+    asked: set[int] = set()
+    with contextlib.suppress(OSError):
+        for entry in list(os.scandir(folder))[: 4 * _MOST_PROCESSES]:
+            name = re.fullmatch(r"(\d+)\.asked", entry.name)
+            if name is None or len(asked) == _MOST_PROCESSES:
+                continue
+            with contextlib.suppress(OSError):
+                (folder / f"{name[1]}.json").unlink(missing_ok=True)
+                # The open succeeds only if a thread waits at the other end.
+                os.close(os.open(entry.path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW))
+                asked.add(int(name[1]))
+    return asked
+
+
+def answers(folder: Path, asked: set[int], seconds: float) -> dict[int, dict[str, Any]]:
+    """By process: ``rank``, ``groups`` and ``collectives`` of a report. Waits at most so long for those that are
+    late."""
+    found: dict[int, dict[str, Any]] = {}
+    end = time.monotonic() + seconds
+    while True:
+        for pid in asked - found.keys():
+            text = _read(folder / f"{pid}.json")
+            if text is not None:
+                found[pid] = _entries(text)
+        if asked <= found.keys() or time.monotonic() > end:
+            return {pid: entries for pid, entries in found.items() if entries}
+        time.sleep(0.05)
+
+
+def _read(path: Path) -> bytes | None:
+    """The program can put anything there."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return b""
+        return file.read(_MOST_BYTES)
+
+
+def _entries(text: bytes) -> dict[str, Any]:
+    try:
+        head, _, trace = text.partition(b"\n")
+        about, entries = json.loads(head), json.loads(trace)["entries"]
+        groups = {str(name): list(map(int, ranks)) for name, ranks in about["groups"].items() if ranks}
+        return {
+            "rank": about["rank"],
+            "groups": {name: ranks for name, ranks in groups.items() if len(ranks) <= _MOST_RANKS},
+            "collectives": list(_chosen(entries)),
+        }
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _chosen(entries: list[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for entry in entries:
+        if not entry.get("is_p2p"):  # their numbers are of the pair of ranks
+            groups.setdefault(str(entry["process_group"][0]), []).append(_collective(entry))
+    for some in list(groups.values())[:_MOST_GROUPS]:
+        newest = some[-_NEWEST:]
+        flying = [collective for collective in some[:-_NEWEST] if not collective["done"]]
+        yield from flying[:_NEWEST]
+        yield from newest
+
+
+def _collective(entry: Mapping[str, Any]) -> dict[str, Any]:
+    sizes = " ".join(str(size).replace(" ", "") for size in entry.get("input_sizes", []))
+    kinds = " ".join(dict.fromkeys(entry.get("input_dtypes", [])))
+    return {
+        "group": str(entry["process_group"][0]),
+        "number": int(entry["collective_seq_id"]),
+        "operation": str(entry["profiling_name"]).rpartition(":")[2],
+        "shapes": f"{sizes} {kinds}".strip()[:200],
+        "done": bool(entry.get("retired")) or entry.get("state") == "completed",
+    }
