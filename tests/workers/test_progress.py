@@ -224,7 +224,7 @@ def test_a_stall_that_is_to_end_is_retried_as_any_failure(world: World) -> None:
     beat(world, job, idle_since=IDLE)
     assert world.job(job).state == "PROCESSING", "first the stacks"
     with world.transaction() as session:
-        session.execute(update(Attempt).values(stalled_at=func.now() - text("interval '31 seconds'")))
+        session.execute(update(Attempt).values(stalled_at=func.now() - text("interval '61 seconds'")))
     beat(world, job, idle_since=IDLE)
     beat(world, job, idle_since=IDLE)
     [attempt] = world.attempts(job)
