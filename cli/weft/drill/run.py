@@ -307,6 +307,9 @@ def _strike(job: Job, strike: Strike, after: int, grace: int | None) -> Disturba
         if running is None:
             return None
         attempt = running.attempt or 0
+        if not _has_stored(running, attempt):
+            after = attempt
+            continue
         kind = strike.kind if strike.learner == 1 else "moment"
         saves: list[float] = []
         moment = 0.0
@@ -331,6 +334,19 @@ def _strike(job: Job, strike: Strike, after: int, grace: int | None) -> Disturba
         if moment:
             return Disturbance(strike.kind, attempt, strike.learner, moment, tuple(saves))
         after = attempt  # it failed by itself
+
+
+def _has_stored(job: Job, attempt: int) -> bool:
+    """Wait for a checkpoint that another attempt can begin with: without it, a disturbance shows nothing about the
+    program. False: the attempt ended before."""
+    while True:
+        with suppress(Unavailable):
+            if job.checkpoints():
+                return True
+            job = job.refresh()
+            if _ended(job, attempt):
+                return False
+        time.sleep(_PAUSE)
 
 
 def _over(job: Job, attempt: int) -> Job:

@@ -9,6 +9,8 @@ from weft_core.hangs.places import UNKNOWN, Place, find_place
 from weft_core.hangs.report import Collective, Process, Report
 
 DEFAULT_GROUP = "0"
+_MOST_RANKS = 4096
+"""A report may claim any number."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def read_ranks(reports: Mapping[int, Report | None], ended: Mapping[int, str]) -
         processes = report.processes if report else []
         if not any(process.rank is not None for process in processes):
             processes = [process.model_copy(update={"rank": learner}) for process in processes]
-        world = max([world, *(process.world or 0 for process in processes)])
+        world = max([world, *(min(process.world or 0, _MOST_RANKS) for process in processes)])
         for rank in sorted({process.rank for process in processes if process.rank is not None}):
             found.setdefault(rank, _read(rank, learner, [process for process in processes if process.rank == rank]))
     slots = max(1, world // max(1, len(reports)))

@@ -86,11 +86,14 @@ def _by_recorder(ranks: Sequence[Rank]) -> Verdict | None:
 def _judge_group(group: str, ranks: Sequence[Rank]) -> Verdict | None:
     members = _members(group, ranks)
     flights = {rank.rank: number for rank in members if (number := rank.flying(group)) is not None}
-    number = min(flights.values())
+    if not flights:  # the group's own ranks, as some report names them, are others
+        return None
+    first = min(flights, key=lambda rank: flights[rank])
+    number = flights[first]
     missing = [rank for rank in members if rank.newest(group) < number and not (not rank.recorded and _waits(rank))]
     waiting = [rank for rank in members if rank.rank in flights]
     entries = {rank.rank: entry for rank in members if (entry := rank.entry(group, number)) is not None}
-    operation = entries[waiting[0].rank].operation
+    operation = entries[first].operation
     facts = {"operation": operation, "number": number, "group": group}
     title = f"{operation} #{number}{'' if group == DEFAULT_GROUP else f' of group {group}'}"
     if missing:

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from weft_core.hangs.report import Report
+from weft_core.hangs.report import Collective, Frame, Process, Report, Thread
 from weft_core.hangs.verdict import Verdict, judge
 
 FOLDER = Path(__file__).parent
@@ -130,3 +132,46 @@ def test_whatever_a_program_calls_itself_can_be_kept() -> None:
     kept = report(("f\0\ud800" + "x" * 500, "a" * 5000, 1, True)).model_dump_json()
     assert "\\u0000" not in kept
     assert len(kept) < 1000
+
+
+_frames = st.builds(
+    Frame,
+    function=st.sampled_from(["all_reduce", "train", "step", "wait"]),
+    file=st.sampled_from(["torch/distributed/distributed_c10d.py", "train.py", "horovod/torch/mpi_ops.py"]),
+    line=st.integers(0, 3),
+    own=st.booleans(),
+)
+_collectives = st.builds(
+    Collective,
+    group=st.sampled_from(["0", "1"]),
+    number=st.integers(0, 4),
+    operation=st.sampled_from(["all_reduce", "broadcast"]),
+    shapes=st.sampled_from(["", "[2]"]),
+    done=st.booleans(),
+)
+_processes = st.builds(
+    Process,
+    pid=st.integers(1, 3),
+    rank=st.none() | st.integers(0, 5) | st.just(1_000_000),
+    world=st.none() | st.integers(0, 6) | st.just(1_000_000),
+    state=st.sampled_from(["", "sleeping", "stopped", "disk-sleep"]),
+    threads=st.lists(st.builds(Thread, frames=st.lists(_frames, max_size=3)), max_size=2),
+    recorded=st.booleans(),
+    collectives=st.lists(_collectives, max_size=5),
+    groups=st.dictionaries(st.sampled_from(["0", "1"]), st.lists(st.integers(0, 6), max_size=4)),
+)
+_reports = st.none() | st.builds(Report, processes=st.lists(_processes, max_size=3))
+
+
+@given(
+    st.dictionaries(st.integers(0, 3), _reports),
+    st.dictionaries(st.integers(0, 3), st.just("exit code 0"), max_size=2),
+)
+def test_whatever_learners_report_there_is_a_verdict_or_none(
+    reports: dict[int, Report | None], ended: dict[int, str]
+) -> None:
+    found = judge(reports, ended)
+    if found is not None:
+        assert found.text
+        assert len(found.text) < 20_000
+        assert set(found.waiting).isdisjoint(found.blamed)
