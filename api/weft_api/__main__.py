@@ -34,6 +34,7 @@ from weft_core.store.database import Database
 
 _BACKLOG = 2048
 _WEBSOCKET_MESSAGE = 65_536  # bytes, of a tunnel's frame; nothing else that comes by WebSocket is read
+_WEBSOCKET_SILENCE = 120.0  # seconds without an answer to a ping
 _SHUTDOWN = 5  # seconds for requests in progress; followers get the news at once
 
 
@@ -86,6 +87,8 @@ def main() -> int:
             # Deflating costs 300 KB a connection.
             ws_max_size=_WEBSOCKET_MESSAGE,
             ws_per_message_deflate=False,
+            # Pings keep proxies from closing a connection. A client that is slow to answer is alive.
+            ws_ping_timeout=_WEBSOCKET_SILENCE,
         ),
         app.state.context,
     )

@@ -109,7 +109,9 @@ class Api:
         self.settings = settings
         self.app = app = create_app(settings)
         self.context: Context = app.state.context
-        config = uvicorn.Config(app, port=0, log_config=None, access_log=False, timeout_graceful_shutdown=1)
+        config = uvicorn.Config(
+            app, port=0, log_config=None, access_log=False, timeout_graceful_shutdown=1, ws_ping_timeout=120
+        )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()

@@ -27,6 +27,8 @@ PIECE = 65_535
 _ACKNOWLEDGE = WINDOW // 4
 _OPEN_SECONDS = 60.0
 """The server waits up to 30 s for the learner's agent."""
+_SILENT_SECONDS = 120.0
+"""Without an answer to a ping, after which the server is taken for lost."""
 _HERE = ("localhost", "127.0.0.1", "::1")
 
 
@@ -61,6 +63,7 @@ def connect(server: Server, path: str, headers: Mapping[str, str]) -> ClientConn
             proxy=None if parts.hostname in _HERE else True,
             open_timeout=_OPEN_SECONDS,
             max_size=1 << 20,
+            ping_timeout=_SILENT_SECONDS,
             max_queue=None,  # the window is the limit
         )
         return connecting.__enter__()  # newer versions connect here; `close` of the connection is their `__exit__`

@@ -23,7 +23,7 @@ from weft_trainer.tunnels.stream import Frame, Stream
 _MOST = 64
 """Tunnels of one learner that may be open at once, whatever the API allows."""
 _REMEMBERED = 1000
-_SILENCE = 60.0
+_SILENCE = 120.0
 _PATIENCE = 5.0
 """Seconds for the last words at the program's end."""
 _ARCHIVE = Path(__file__).with_name("archive.py")
