@@ -55,7 +55,7 @@ class _Batches:
         # The sign-in; its key; its key, the code, the job, the event and the log's cursor; the audit record. Each of
         # the two transactions is confined by one more.
         (_submit, 10, 2),
-        (_show, 11, 1),
+        (_show, 12, 1),
         (_list, 6, 1),
         (_heartbeat, 9, 1),
         (_Batches().log, 14, 1),
