@@ -6,11 +6,13 @@ import base64
 import binascii
 import json
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Query
+from sqlalchemy import tuple_
 
 from weft_api.http.problems import invalid
+from weft_core.store.scope import Row, Scope
 
 Limit = Annotated[int, Query(ge=1, le=500, description="Rows per page.", examples=[50])]
 Cursor = Annotated[
@@ -49,3 +51,14 @@ def decode_time_key(cursor: str) -> tuple[datetime, str]:
     if at is None or at.tzinfo is None:
         raise invalid("query.cursor", "not a cursor that this API gave", accepted="`next_cursor` of the page before")
     return at, row_id
+
+
+def newest_first(scope: Scope, model: type[Row], limit: int, cursor: str | None) -> tuple[list[Row], str | None]:
+    """A page of the project's rows, by their time of creation, and the cursor of the next page."""
+    columns: Any = model
+    query = scope.select(model).order_by(columns.created_at.desc(), columns.id.desc())
+    if cursor is not None:
+        query = query.where(tuple_(columns.created_at, columns.id) < decode_time_key(cursor))
+    rows: list[Any] = scope.all(query.limit(limit + 1))
+    page = rows[:limit]
+    return page, encode(page[-1].created_at.isoformat(), page[-1].id) if len(rows) > limit else None

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sqlalchemy import func, select, tuple_
+from sqlalchemy import func, select
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
 from weft_api.access.auth import Principal
+from weft_api.access.lookups import find_row
 from weft_api.code.service import record_code
 from weft_api.context import Context
 from weft_api.http.audited import about
 from weft_api.http.idempotency import Once
-from weft_api.http.paging import decode, decode_time_key, encode
+from weft_api.http.paging import decode, encode, newest_first
 from weft_api.http.problems import CONFLICT, Problem, invalid, not_found
 from weft_api.jobs.submission import Submission
 from weft_api.jobs.submit import Checked, cap_priority, check, look_up_all, read_manifest
@@ -111,26 +112,13 @@ def _insert(
 
 def find_schedule(scope: Scope, schedule_id: str, lock: bool = False) -> ScheduleRow:
     """The schedule of this project with this id. Raises Problem not_found."""
-    found = None
-    if schedule_id.isascii() and len(schedule_id) <= 100 and "\0" not in schedule_id:
-        found = scope.find(ScheduleRow, ScheduleRow.id == schedule_id, lock=lock)
-    if found is None:
-        raise not_found("schedule", schedule_id[:100])
-    return found
+    return find_row(scope, ScheduleRow, schedule_id, "schedule", lock=lock)
 
 
 def list_schedules(scope: Scope, limit: int, cursor: str | None) -> SchedulePage:
     """The newest first."""
-    query = scope.select(ScheduleRow).order_by(ScheduleRow.created_at.desc(), ScheduleRow.id.desc())
-    if cursor is not None:
-        query = query.where(tuple_(ScheduleRow.created_at, ScheduleRow.id) < decode_time_key(cursor))
-    rows = scope.all(query.limit(limit + 1))
-    page = rows[:limit]
-    more = len(rows) > limit
-    return SchedulePage(
-        schedules=_views(scope, page),
-        next_cursor=encode(page[-1].created_at.isoformat(), page[-1].id) if more else None,
-    )
+    page, following = newest_first(scope, ScheduleRow, limit, cursor)
+    return SchedulePage(schedules=_views(scope, page), next_cursor=following)
 
 
 def show_schedule(scope: Scope, schedule_id: str) -> ScheduleDetail:

@@ -8,11 +8,12 @@ from sqlalchemy import func, select, tuple_
 from sqlalchemy.orm import Session
 
 from weft_api.access.auth import Principal
+from weft_api.access.lookups import find_row
 from weft_api.code.service import record_code
 from weft_api.context import Context
 from weft_api.http.audited import about
 from weft_api.http.idempotency import Once
-from weft_api.http.paging import decode, decode_time_key, encode
+from weft_api.http.paging import decode, encode, newest_first
 from weft_api.http.problems import CONFLICT, INVALID_REQUEST, FieldProblem, Problem, invalid, not_found
 from weft_api.jobs.submission import Submission
 from weft_api.jobs.submit import Checked, cap_priority, check, look_up_all, read_manifest
@@ -128,26 +129,13 @@ def _some(search: Sweep, name: str) -> Iterable[Value]:
 
 def find_sweep(scope: Scope, sweep_id: str, lock: bool = False) -> SweepRow:
     """The sweep of this project with this id. Raises Problem not_found."""
-    found = None
-    if sweep_id.isascii() and len(sweep_id) <= 100 and "\0" not in sweep_id:
-        found = scope.find(SweepRow, SweepRow.id == sweep_id, lock=lock)
-    if found is None:
-        raise not_found("sweep", sweep_id[:100])
-    return found
+    return find_row(scope, SweepRow, sweep_id, "sweep", lock=lock)
 
 
 def list_sweeps(scope: Scope, limit: int, cursor: str | None) -> SweepPage:
     """The newest first."""
-    query = scope.select(SweepRow).order_by(SweepRow.created_at.desc(), SweepRow.id.desc())
-    if cursor is not None:
-        query = query.where(tuple_(SweepRow.created_at, SweepRow.id) < decode_time_key(cursor))
-    rows = scope.all(query.limit(limit + 1))
-    page = rows[:limit]
-    more = len(rows) > limit
-    return SweepPage(
-        sweeps=_views(scope, page),
-        next_cursor=encode(page[-1].created_at.isoformat(), page[-1].id) if more else None,
-    )
+    page, following = newest_first(scope, SweepRow, limit, cursor)
+    return SweepPage(sweeps=_views(scope, page), next_cursor=following)
 
 
 def show_sweep(scope: Scope, sweep_id: str) -> SweepDetail:

@@ -33,7 +33,7 @@ time.sleep(600)
 
 
 class Learner:
-    """A program that saves when it is told to, and the watcher beside it."""
+    """A program that saves on request, and the watcher beside it."""
 
     def __init__(self, folder: Path, names: list[str], *arguments: str) -> None:
         environment = {**os.environ, "CHECKPOINT_DIR": str(folder)}
@@ -89,7 +89,7 @@ def test_a_save_in_parts_ends_with_its_last_file(tmp_path: Path) -> None:
             assert (found["part"], found["save"], found["files"]) == (part, save, [name])
         assert next(learner.lines)["processes"] == 0
         assert learner.watcher.wait(60) == 0
-        assert learner.program.poll() is None, "whoever reads the moment acts"
+        assert learner.program.poll() is None, "the reader of the moment acts, not the watcher"
     finally:
         learner.close()
 
