@@ -61,7 +61,6 @@ class Command:
         self._stream = stream
         self._watchdog = watchdog
         self._inputs: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._code: int | None = None
         self._ended = threading.Event()
         self._terminal = terminal is not None
         env = dict(place.env)
@@ -184,8 +183,9 @@ class Command:
         poll.register(output, select.POLLIN)
         try:
             while True:
+                ended = self._ended.is_set()  # before the look: output may come between a look and the command's end
                 if not poll.poll(_QUIET):
-                    if self._ended.is_set():
+                    if ended:
                         return
                     continue
                 try:

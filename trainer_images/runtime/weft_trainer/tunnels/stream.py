@@ -16,8 +16,6 @@ WINDOW = 2 << 20
 PIECE = 65_535
 """Bytes of data in a frame."""
 _ACKNOWLEDGE = WINDOW // 4
-_GOODBYE = 10.0
-"""Seconds for the other side to close."""
 
 
 class Frame(IntEnum):
@@ -90,15 +88,11 @@ class Stream:
 
     def finish(self, **last: Any) -> None:
         """Send the last frame, and close when the other side has: closing first might lose frames that are under
-        way."""
-        too_long = threading.Timer(_GOODBYE, self._socket.close)
-        too_long.daemon = True
-        too_long.start()
+        way, however long a slow reader takes. The API ends a tunnel that is idle or whose client has gone."""
         with contextlib.suppress(Closed):
             self.tell(Frame.END, last)
             while True:
                 self.receive()
-        too_long.cancel()
         self._socket.close()
 
     def _break(self) -> None:
