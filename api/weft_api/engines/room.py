@@ -31,15 +31,17 @@ def show_room(context: Context, scope: Scope, name: str, size: Size) -> RoomView
     check_engine(context, name)
     row = scope.session.get(EngineStatus, name)
     if row is None or row.capacity is None:
-        return RoomView(now=None, empty=None, potential=None)
+        return RoomView(now=None, empty=None, potential=None, tainted=None)
     with across_projects(scope.session):
         nodes = node_views(row, loads(scope.session, name).get(name, Load()))
     suited = [node for node in nodes if not size.gpus or not size.gpu_type or _has_type(node, size.gpu_type)]
-    ready = [node for node in suited if node.state == "ready"]
+    there = [node for node in suited if node.state != "potential"]
+    usual = [node for node in there if not node.taints]
     return RoomView(
-        now=sum(_learners(left(node), size) for node in ready),
-        empty=sum(_learners(node.capacity, size) for node in suited if node.state != "potential"),
+        now=sum(_learners(left(node), size) for node in usual if node.state == "ready"),
+        empty=sum(_learners(node.capacity, size) for node in usual),
         potential=sum(_learners(node.capacity, size) for node in suited if node.state == "potential"),
+        tainted=sum(_learners(node.capacity, size) for node in there if node.taints),
     )
 
 

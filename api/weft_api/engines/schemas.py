@@ -247,11 +247,18 @@ class UsageView(BaseModel):
 class RoomView(BaseModel):
     """The number of learners of one size for which an engine has room. Null until a worker has observed the engine."""
 
-    model_config = ConfigDict(title="Room", json_schema_extra={"examples": [{"now": 1, "empty": 4, "potential": 0}]})
+    model_config = ConfigDict(
+        title="Room", json_schema_extra={"examples": [{"now": 1, "empty": 4, "potential": 0, "tainted": 2}]}
+    )
 
-    now: int | None = Field(description="Learners that fit now beside all that runs, on nodes that are ready.")
-    empty: int | None = Field(description="Learners that fit when nothing else runs.")
+    now: int | None = Field(
+        description="Learners that fit now beside all that runs, on nodes that are ready and have no taints."
+    )
+    empty: int | None = Field(description="Learners that fit on nodes without taints when nothing else runs.")
     potential: int | None = Field(description="Learners that fit on nodes that the cluster's autoscaler may add.")
+    tainted: int | None = Field(
+        description="Learners that fit, when nothing else runs, on nodes whose taints only a profile may tolerate."
+    )
 
 
 class EngineList(BaseModel):

@@ -38,6 +38,9 @@ def _fit(engine: Engine, room: Room, learners: int) -> str:
         return f"later: there is room for {room.now} of {learners} learners now, and for {room.empty} when nothing runs"
     if room.potential:
         return f"perhaps, if the cluster adds nodes: the present ones have room for {room.empty} of {learners} learners"
+    if room.tainted:
+        others = f"other nodes have room for {room.empty} of {learners} learners"
+        return f"perhaps, with a profile that tolerates taints: {others}"
     return f"never: the engine has room for {room.empty} of {learners} learners even when nothing runs"
 
 

@@ -66,16 +66,17 @@ class WaitingJob(ServerValue):
 
 @dataclass(frozen=True)
 class Room(ServerValue):
-    """The number of learners of one size that fit: now, when nothing else runs, and on nodes that the cluster may add;
-    None until a worker has observed the engine."""
+    """The number of learners of one size that fit: now, when nothing else runs, on nodes that the cluster may add, and
+    on nodes whose taints only a profile may tolerate; None until a worker has observed the engine."""
 
     now: int | None
     empty: int | None
     potential: int | None
+    tainted: int | None
 
     @classmethod
     def from_json(cls, data: Json) -> Room:
-        return cls(data.get("now"), data.get("empty"), data.get("potential"), raw=data)
+        return cls(data.get("now"), data.get("empty"), data.get("potential"), data.get("tainted"), raw=data)
 
 
 @dataclass(frozen=True)

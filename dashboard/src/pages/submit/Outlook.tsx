@@ -3,19 +3,33 @@ import { Link } from "@tanstack/react-router";
 
 import { api, body } from "../../api/client";
 import { plural } from "../../ui/format";
-import { outlook, type Outlook as Found, type Wanted } from "./fits";
+import { outlook, type Outlook as Found } from "./fits";
 
 const AGAIN = 10_000; // ms
 
-/** Whether the job would start now, by the load of its engine. */
-export function Outlook({ engine, wanted }: { engine: string; wanted: Wanted }) {
+interface Size {
+  cpus: number;
+  gpus: number;
+  memory: number;
+  gpu_type?: string | null | undefined;
+}
+
+/** Whether the job would start now, by the load of its engine and the room that it has for such learners. */
+export function Outlook({ engine, learners, each }: { engine: string; learners: number; each: Size }) {
+  const name = { name: engine };
   const { data } = useQuery({
     queryKey: ["engine", engine],
-    queryFn: ({ signal }) => body(api.GET("/api/v1/engines/{name}", { params: { path: { name: engine } }, signal })),
+    queryFn: ({ signal }) => body(api.GET("/api/v1/engines/{name}", { params: { path: name }, signal })),
     refetchInterval: AGAIN,
   });
-  if (!data) return null;
-  const found = outlook(data, wanted);
+  const size = { cpus: each.cpus, gpus: each.gpus, memory: each.memory, gpu_type: each.gpu_type ?? null };
+  const { data: room } = useQuery({
+    queryKey: ["room", engine, size],
+    queryFn: ({ signal }) => body(api.GET("/api/v1/engines/{name}/room", { params: { path: name, query: size }, signal })),
+    refetchInterval: AGAIN,
+  });
+  if (!data || !room) return null;
+  const found = outlook(data, room, learners);
   return (
     <p className={`outlook outlook-${found.kind}`} role="status">
       {words(found)} <Link to="/cluster" className="link">Cluster</Link>

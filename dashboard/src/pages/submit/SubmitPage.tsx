@@ -219,7 +219,8 @@ function Form({ first, job }: { first: string; job: JobDetail | undefined }) {
             {canonical?.engine && canonical.resources && (
               <Outlook
                 engine={canonical.engine}
-                wanted={{ learners: canonical.elastic?.min ?? canonical.learners ?? 1, each: canonical.resources }}
+                learners={canonical.elastic?.min ?? canonical.learners ?? 1}
+                each={canonical.resources}
               />
             )}
             <button
