@@ -81,9 +81,9 @@ def launch_workers(
         cpu: CPUs of each.
         memory: GiB of each.
         nvidia_gpu: GPUs of each.
-        script: a Python file that each of them runs; its folder is sent along (without what .gitignore and .weftignore
-            name). Inside it, ``RANK`` and ``WORLD_SIZE`` say which worker it is, ``MASTER_ADDR`` and ``MASTER_PORT``
-            where the first one is (with ``n`` > 1), ``WEFT_PORT`` which port is its own to listen on.
+        script: a Python file that each of them runs; its folder is sent along (without the files that .gitignore or
+            .weftignore names). Inside it, ``RANK`` and ``WORLD_SIZE`` say which worker it is, ``MASTER_ADDR`` and
+            ``MASTER_PORT`` where the first one is (with ``n`` > 1), ``WEFT_PORT`` which port is its own to listen on.
         code: Python code to run, instead of a script.
         args: the script's arguments.
         env: environment variables.

@@ -86,6 +86,8 @@ def _submit(page: Page, folder: Path, name: str, bring: Callable[[Page, Path], N
     expect(_editor(page)).to_have_value(_MANIFEST)
     _editor(page).fill(_MANIFEST.replace("by-page", name))
     expect(page.get_by_role("region", name="What it will run as")).to_contain_text("python:3.11")
+    # By the room that the engine has; other jobs of the stack may have taken some.
+    expect(page.get_by_role("status").filter(has_text=re.compile("^(Fits now|Would wait)"))).to_be_visible()
     page.get_by_role("button", name="Submit").click()
     expect(page).to_have_url(re.compile(r"/jobs/job-[a-z0-9]+$"))
     expect(page.locator(".page-head .state")).to_be_visible()  # until then the old page asks whether to leave it

@@ -102,7 +102,7 @@ export function Code({ chosen, take, known, busy }: CodeProps) {
         </button>
       </div>
       <p className="muted small">
-        What .gitignore and .weftignore name stays out. Code that the server has already is not sent again.
+        Files that .gitignore or .weftignore names are left out. Code that the server has already is not sent again.
       </p>
       <ErrorNote error={error} />
       <input
