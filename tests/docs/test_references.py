@@ -115,6 +115,13 @@ def test_every_command_that_a_new_user_reads_exists_with_its_options(page: str) 
 # --- the site --------------------------------------------------------------------------------------------------------
 
 
+def test_the_index_lists_every_page() -> None:
+    pages = _ROOT / "docs"
+    listed = set(re.findall(r"\]\(([\w/-]+\.md)\)", (pages / "index.md").read_text(encoding="utf-8")))
+    there = {path.relative_to(pages).as_posix() for path in (*pages.glob("*.md"), *pages.glob("reference/*.md"))}
+    assert there - listed == {"index.md"}
+
+
 def _build(config: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     """What `make docs` does after the references: with --strict, a warning fails."""
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(config)]
