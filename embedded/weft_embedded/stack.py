@@ -262,6 +262,6 @@ def exposed_engines(database_url: str) -> str:
     return "; ".join(
         f"engine {name} does not keep jobs apart: {exposed}"
         if exposed
-        else f"jobs of engine {name} share this machine's network: {shared}"
+        else f"jobs of engine {name} share a network: {shared}"
         for name, exposed, shared in rows
     )

@@ -27,6 +27,7 @@ from weft import Client, inside
 from weft.errors import Conflict, NotFound, PermissionDenied, TransferError, TunnelBroken, WeftError
 from weft.ssh import host_key
 from weft.transport.tunnel import Frame, Tunnel
+from weft_api.access.auth import revoke_all
 from weft_core.settings import Settings
 from weft_core.store.models import Learner, Member, Project
 
@@ -345,6 +346,12 @@ def test_a_project_lets_nobody_in(api: Api, ann: Person, tmp_path: Path) -> None
         with api.context.database.transaction() as session:
             session.execute(update(Member).where(Member.user_id == editor.user_id).values(role="viewer"))
         with pytest.raises(TunnelBroken, match="no longer"):
+            finished(tunnel)
+        leaver = api.person("editor", ann.project_id)
+        tunnel = running.open(leaver)("exec", command=["sleep", "1000"])
+        with api.context.database.transaction() as session:
+            revoke_all(session, leaver.user_id)
+        with pytest.raises(TunnelBroken, match="sign in again"):
             finished(tunnel)
     finally:
         running.kill()

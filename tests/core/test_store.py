@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import delete, select
+from sqlalchemy import Column, LargeBinary, delete, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -24,7 +26,21 @@ from weft_core.lifecycle.states import (
 from weft_core.secrets import SecretBox, SecretsUnreadable, generate_key
 from weft_core.store import jobs
 from weft_core.store.database import Database
-from weft_core.store.models import Attempt, EngineStatus, Event, IdempotencyKey, Job, LogCursor, Project, Secret, User
+from weft_core.store.models import (
+    Attempt,
+    EngineStatus,
+    Event,
+    IdempotencyKey,
+    Job,
+    LogCursor,
+    Project,
+    ScheduleRow,
+    Secret,
+    SigningKey,
+    SweepRow,
+    User,
+)
+from weft_core.store.models.base import Base
 from weft_core.store.rotate import rotate
 from weft_core.store.scope import Scope
 
@@ -181,6 +197,10 @@ def test_deleting_a_job_takes_all_its_rows_along(database: Database) -> None:
             assert scope.all(scope.select(model)) == []
 
 
+_NOT_ENCRYPTED = {"log_chunks", "metric_batches", "metric_records", "metric_blocks"}
+"""Tables with bytes that are no secrets. All other bytes must move to the new key."""
+
+
 def test_rotation_moves_all_stored_secrets_to_the_new_key_or_none(database: Database) -> None:
     old, new, lost = ([SecretStr(generate_key())] for _ in range(3))
     with database.transaction() as session:
@@ -188,19 +208,30 @@ def test_rotation_moves_all_stored_secrets_to_the_new_key_or_none(database: Data
         scope.add(Secret(id="sec-1", name="s", ciphertext=SecretBox(old).encrypt("geheim")))
         attempt = new_attempt(scope, new_job(scope), 1)
         attempt.token_ciphertext = SecretBox(old).encrypt("token")
+        stored = {"user_id": "user-a", "name": "s", "manifest": {}, "credentials": SecretBox(old).encrypt("{}")}
+        scope.add(ScheduleRow(id="sch-1", **stored))
+        scope.add(ScheduleRow(id="sch-2", **{**stored, "credentials": None}))
+        scope.add(SweepRow(id="swp-1", **stored))
+        times = dict.fromkeys(("signs_from", "signs_until", "published_until"), datetime.now(UTC))
+        session.add(SigningKey(id="key-1", public={}, private_ciphertext=SecretBox(old).encrypt("PEM"), **times))
         for name, keys in {"kept": old, "unreadable": lost}.items():
             answer = json.dumps({"id": "tok-1", "sealed": SecretBox(keys).encrypt("weft_u_1").decode()})
             scope.add(IdempotencyKey(key=name, route="POST /tokens", body_sha256="", resource_id=answer))
         scope.add(IdempotencyKey(key="plain", route="POST /jobs", body_sha256="", resource_id="job-1"))
     with pytest.raises(SecretsUnreadable):
         rotate(database, SecretBox(new))
-    assert rotate(database, SecretBox(new + old)) == 2
+    assert rotate(database, SecretBox(new + old)) == 5
     with database.transaction() as session:
         assert SecretBox(new).decrypt(session.get_one(Secret, "sec-1").ciphertext) == "geheim"
         assert SecretBox(new).decrypt(session.scalars(select(Attempt)).one().token_ciphertext) == "token"
         answers = {row.key: row.resource_id for row in session.scalars(select(IdempotencyKey))}
         sealed = json.loads(answers["kept"])["sealed"].encode()
         assert (SecretBox(new).decrypt(sealed), answers["plain"]) == ("weft_u_1", "job-1")
+        for column in _encrypted_columns():
+            found = session.scalars(select(column).where(column.is_not(None))).all()
+            assert found, f"this test stores nothing in {column}"
+            for ciphertext in found:
+                SecretBox(new).decrypt(ciphertext)
         scope = Scope(session, "proj-a")
         scope.add(Secret(id="sec-2", name="t", ciphertext=SecretBox(lost).encrypt("x")))
         before = session.get_one(Secret, "sec-1").ciphertext
@@ -208,3 +239,9 @@ def test_rotation_moves_all_stored_secrets_to_the_new_key_or_none(database: Data
         rotate(database, SecretBox(new))
     with database.transaction() as session:
         assert session.get_one(Secret, "sec-1").ciphertext == before
+
+
+def _encrypted_columns() -> Iterator[Column[bytes]]:
+    for table in Base.metadata.sorted_tables:
+        if table.name not in _NOT_ENCRYPTED:
+            yield from (column for column in table.columns if isinstance(column.type, LargeBinary))

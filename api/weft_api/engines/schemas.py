@@ -68,7 +68,7 @@ class EngineView(BaseModel):
         description="The reason why the engine does not keep jobs of different projects apart. Empty if it does."
     )
     shared_network: str = Field(
-        description="The reason why jobs, which the engine keeps apart otherwise, share the network of their machine. "
+        description="The reason why jobs, which the engine keeps apart otherwise, share a network. "
         "Empty if they do not."
     )
     node_counts: NodeCounts

@@ -74,7 +74,7 @@ def _facts(engine: Engine) -> list[tuple[str, Text]]:
     if engine.exposed:
         rows.append(("isolation", Text(f"jobs are not kept apart: {engine.exposed}", style="yellow")))
     elif engine.shared_network:
-        rows.append(("isolation", Text(f"jobs share this machine's network: {engine.shared_network}", style="yellow")))
+        rows.append(("isolation", Text(f"jobs share a network: {engine.shared_network}", style="yellow")))
     elif engine.type == "local" and engine.capacity:
         rows.append(("isolation", Text("jobs are kept apart, also in the network")))
     rows.append(("jobs", Text(f"{engine.running} running, {engine.queued} queued")))

@@ -45,7 +45,9 @@ facts = {"pid": os.getpid(), "pids": [int(name) for name in os.listdir("/proc") 
     "cwd": os.getcwd(),
     "tmp": [name for name in os.listdir("/tmp") if not name.startswith("pytest")],
     "user": os.geteuid(), "hidden": os.environ["WEFT_SANDBOX"], "cache": os.environ["WEFT_CACHE_DIR"],
-    "etc": os.path.exists("/etc/shadow"), "resolv": os.path.exists("/etc/resolv.conf")}
+    "etc": os.path.exists("/etc/shadow"), "resolv": os.path.exists("/etc/resolv.conf"),
+    "spaces": {name: os.readlink(f"/proc/self/ns/{name}") for name in ("user", "mnt", "pid", "ipc")},
+    "status": dict(line.split(":", 1) for line in open("/proc/self/status").read().splitlines())}
 open(f"/tmp/left", "w").close()
 open(f"{OUT}/facts", "w").write(json.dumps(facts))
 """
@@ -64,6 +66,8 @@ open(f"{OUT}/facts", "w").write(json.dumps(facts))
     assert (facts["etc"], facts["resolv"]) == (False, Path("/etc/resolv.conf").exists())
     assert facts["hidden"].split(":") == [str(bench.home)]
     assert facts["cache"] == str(bench.home / "cache" / spec.project_id)
+    assert not {space for name, space in facts["spaces"].items() if os.readlink(f"/proc/self/ns/{name}") == space}
+    assert (facts["status"]["NoNewPrivs"].strip(), facts["status"]["Seccomp"].strip()) == ("1", "2"), "filtered calls"
     assert not Path("/tmp/left").exists()
     assert Path(run.path, "learner-0.tmp", "left").exists(), "its /tmp is a part of the run, and goes with it"
 

@@ -174,5 +174,10 @@ def test_nodes_of_a_pool_without_labels_are_told_by_their_size() -> None:
     )
 
 
+def test_without_policies_jobs_share_a_network() -> None:
+    assert count([]).shared_network == ""
+    assert count([], network_policies=False).shared_network == "its setting network_policies is false"
+
+
 def test_kueue_admits() -> None:
     assert count([], queue="team-a").queue == "Kueue's queue team-a"

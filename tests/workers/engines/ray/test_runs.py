@@ -141,7 +141,9 @@ def test_an_image_whose_environment_does_not_run(bench: Bench) -> None:
 
 
 def test_capacity_tells_ours_from_others(bench: Bench, standing: Run) -> None:
-    [node] = bench.engine.capacity().nodes
+    capacity = bench.engine.capacity()
+    assert capacity.exposed, "so a second project needs --allow-untrusted"
+    [node] = capacity.nodes
     assert (node.name, node.cpus, node.gpus, node.potential) == ("head", 4, 0, False)
     assert (node.memory, node.extra) == (16 << 30, {"few": 1, "slot": 1})
     theirs = bench.new_engine(installation="inst-other")

@@ -99,6 +99,7 @@ def capacity(
         nodes=(*found, *_potential(engine, settings, found)),
         queue=f"Kueue's queue {settings.queue}" if settings.queue else "",
         grows=True,
+        shared_network="" if settings.network_policies else "its setting network_policies is false",
     )
 
 

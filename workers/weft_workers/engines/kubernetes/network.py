@@ -5,10 +5,12 @@ Policies contain addresses and pods, no names. So a name is looked up when the a
 The administrator's URLs and entries open what they mean. A name of an in-cluster service (``s3.store.svc``) opens its
 namespace, on every port, as policies mostly see the pod behind a service and that pod's port; its cluster IP is opened,
 too, for those networks that look before the translation. A name with public addresses opens its port to all public
-ones, as those rotate, and a name that can't be looked up here opens it to all: the learners' DNS may know it.
+ones, as those rotate.
 
 A URL from a manifest opens its port at the public addresses that its name has now, and nothing else. The learners use
 these addresses as long as they live (``Egress.hosts``), whatever the name's DNS server says later.
+
+A name that can't be looked up opens nothing: the attempt waits.
 """
 
 from __future__ import annotations
@@ -93,7 +95,7 @@ def egress(
         services: the networks of the cluster's services, which no URL of a manifest opens either.
 
     Raises:
-        EngineUnreachable: a host of ``urls`` can't be found now.
+        EngineUnreachable: the host of a URL can't be found now.
         LaunchRefused: learners may not reach a host of ``urls``.
     """
     lookup = lookup or resolve
@@ -128,7 +130,7 @@ def _allowed(
     """The addresses of a manifest's URL that learners may reach."""
     found = _addresses([host]) or _addresses(lookup(host))
     if not found:
-        raise EngineUnreachable(f"waiting: the host of {_shown(url)} can't be found; the job starts when it can be")
+        raise _not_found(url)
     reached = [
         address
         for address in found
@@ -145,6 +147,10 @@ def _allowed(
             "S101",
         )
     return reached
+
+
+def _not_found(url: str) -> EngineUnreachable:
+    return EngineUnreachable(f"waiting: the host of {_shown(url)} can't be found; the job starts when it can be")
 
 
 class _Listed(NamedTuple):
@@ -197,6 +203,7 @@ def _dns() -> list[Json]:
 
 
 def _to_url(url: str, lookup: Resolve) -> list[Json]:
+    """To a URL of the settings. Raises: EngineUnreachable."""
     host, port = _place(url)
     if host is None:
         return []
@@ -206,7 +213,7 @@ def _to_url(url: str, lookup: Resolve) -> list[Json]:
     if _addresses([host]):
         blocks = [_block(address) for address in addresses]
     elif not addresses and not rules:
-        blocks = [{"ipBlock": {"cidr": _ALL[version], "except": NOWHERE[version]}} for version in (4, 6)]
+        raise _not_found(url)
     elif not rules:
         versions = sorted({address.version for address in addresses if address.is_global})
         blocks += [{"ipBlock": {"cidr": _ALL[version], "except": _PRIVATE[version]}} for version in versions]

@@ -17,6 +17,7 @@ _LAG = 15.0
 """Seconds by which Ray's account of the usage may be late: room that a learner of ours has just left is not used by
 others."""
 _BUILT_IN = ("CPU", "GPU", "memory", "object_store_memory")
+_EXPOSED = "Ray runs the learners of all jobs as one user, in one network"
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
@@ -46,7 +47,7 @@ class Census:
         ours = self._ours()
         names = node_names(there)
         nodes = [_node(node, names, used.get(node["node_id"], {}), ours.get(node["node_id"], {})) for node in there]
-        return Capacity((*nodes, *self._potential(there)), grows=True)
+        return Capacity((*nodes, *self._potential(there)), grows=True, exposed=_EXPOSED)
 
     def gpu_name(self, wanted: str) -> str:
         """The cluster's name of a type of GPU, found as the driver of a gang does it (weft_trainer.ray_gang.driver)."""
