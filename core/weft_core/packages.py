@@ -25,6 +25,8 @@ _LONGEST = 2 * 3600.0
 PYPI = ("https://pypi.org", "https://files.pythonhosted.org")
 """The URLs of the index that uv takes when nobody names one."""
 _MOST_CPUS = 4.0
+_LEAST_MEMORY = 1 << 30
+"""Bytes: resolving and unpacking packages needs more than the smallest learners have."""
 _WHEELS = ["*.whl"]
 
 
@@ -57,7 +59,8 @@ class PackageRequest:
 def build_manifest(manifest: Manifest, default_index: str | None, known: Sequence[str] = ()) -> Manifest:
     """The manifest of the job that builds the packages of ``manifest``.
 
-    It has the resources of one learner, so it fits where a learner does, but no GPUs.
+    It has no GPUs, and the other resources of one learner, so it fits where a learner does: at most four CPUs, and at
+    least 1 GiB of memory.
 
     Args:
         manifest: of the job that needs them.
@@ -76,13 +79,14 @@ def build_manifest(manifest: Manifest, default_index: str | None, known: Sequenc
     }
     secret = framework.index.secret if framework.index else None
     sizes = manifest.resources
+    cpus, memory = min(sizes.cpus, _MOST_CPUS), max(sizes.memory, _LEAST_MEMORY)
     return Manifest(
         name=_NAME,
         description=f"packages for {manifest.name}",
         engine=manifest.engine,
         priority=manifest.priority,
         profile=manifest.profile,
-        resources=replace(sizes, cpus=min(sizes.cpus, _MOST_CPUS), gpus=0, gpu_type=None, extra={}),
+        resources=replace(sizes, cpus=cpus, memory=memory, gpus=0, gpu_type=None, extra={}),
         framework=Framework(
             name=framework.name,
             version=framework.version,

@@ -98,6 +98,14 @@ def test_the_advice_after_a_failure_is_one_that_helps(double: Double, weft: Weft
             {"reason": "learner 1: exit code 1; `framework: {name: pytorch}` has the module torch"},
             [f"weft rerun {ID} --set framework.name=pytorch"],
         ),
+        (
+            {"error_code": "C102", "reason": "packages: no solution. Asked for by requirements.txt line 2: numpy<2"},
+            [f"change the packages:  weft rerun {ID} --code DIR"],
+        ),
+        (
+            {"error_code": "C102", "reason": "packages: no solution. Asked for by framework.packages[0]: numpy<2"},
+            [f"change the packages:  weft rerun {ID} --set framework.packages=PACKAGE"],
+        ),
         ({"reason": trace + "ImportError: cannot import name 'x' from 'y'"}, ["--code DIR"]),
         ({"reason": trace + "SyntaxError: invalid syntax"}, ["--code DIR"]),
         ({"reason": "learner 1: command not found: pyhton"}, ["--set framework.command="]),

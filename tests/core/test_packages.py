@@ -26,12 +26,14 @@ def test_the_same_packages_of_an_image_stay() -> None:
 def test_the_agent_reads_the_services_request() -> None:
     index = {"url": "https://packages.example.com/simple", "secret": "index-password"}
     asked = Framework(**FRAMEWORK, command="x", packages=["einops"], index=index)
-    job = Manifest(name="job", engine="local", resources=Resources(8, 2, 1 << 30), framework=asked)
+    job = Manifest(name="job", engine="local", resources=Resources(8, 2, 1 << 26), framework=asked)
     made = packages.build_manifest(job, "https://mirror.example.com/simple", ["a" * 64])
     read = BuildRequest.parse(made.env[REQUEST_VARIABLE])
     assert (read.packages, read.index, read.known) == (["einops"], index["url"], ["a" * 64])
     assert made.secrets == {SECRET_VARIABLE: "index-password"}
-    assert (made.resources.cpus, made.resources.gpus) == (4, 0)
+    assert made.resources == Resources(cpus=4, gpus=0, memory=1 << 30)
+    large = job.model_copy(update={"resources": Resources(1, 0, 8 << 30)})
+    assert packages.build_manifest(large, None).resources == large.resources
     assert packages.indexes(json.loads(made.model_dump_json())) == (index["url"], "https://mirror.example.com/simple")
 
 

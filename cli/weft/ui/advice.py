@@ -12,6 +12,8 @@ _MODULE = re.compile(r"^\s*(?:\w+ ?[:|] ?)*ModuleNotFoundError: No module named 
 _PACKAGE = re.compile(r"`framework: \{packages: \[\"?([\w.-]+(?:\[[\w,-]+\])?)\"?\](, index: )?")
 _FRAMEWORK = re.compile(r"`framework: \{name: (\w+)\}`")
 """The agent's hints (weft_trainer.program.hints)."""
+_CONFLICT = re.compile(r"^packages: .*Asked for by (framework\.packages)?", re.DOTALL)
+"""The build of the packages names what it can't install (weft_trainer.packages)."""
 _CODE = re.compile(
     r"^\s*(?:\w+ ?[:|] ?)*(ImportError|SyntaxError|IndentationError|TabError|NameError|UnboundLocalError)\b",
     re.MULTILINE,
@@ -38,6 +40,8 @@ def advice(job: Job) -> Advice:
         ]
     if _MEMORY in job.reason:
         return [("more memory", f"{rerun} --set memory=SIZE"), ("from the last checkpoint", "… --from-checkpoint")]
+    if found := _CONFLICT.search(job.reason):
+        return [("change the packages", f"{rerun} {'--set framework.packages=PACKAGE' if found[1] else '--code DIR'}")]
     if found := _PACKAGE.search(job.reason):
         index = " --set framework.index.url=URL" if found[2] else ""
         return [(f"add {found[1]}", f"{rerun} --with {shlex.quote(found[1])}{index}")]
