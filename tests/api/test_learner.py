@@ -282,6 +282,7 @@ def test_heartbeats_bring_the_stop(api: Api, gang: Attempted) -> None:
         "stop": False,
         "grace_seconds": None,
         "dump": None,
+        "look": None,
         "tunnels": [],
     }
     assert not _is_due(api, gang.job_id), "a heartbeat is no reason to step"
@@ -296,9 +297,21 @@ def test_heartbeats_bring_the_stop(api: Api, gang: Attempted) -> None:
     assert agent.post("heartbeat").status_code == 200
     assert _learner(api, gang, 0).saved_at == learner.saved_at, "what is stored stays stored"
     api.set_attempt(gang, stop_requested_at=datetime.now(UTC))
-    assert agent.post("heartbeat").json() == {"stop": True, "grace_seconds": 120, "dump": None, "tunnels": []}
+    assert agent.post("heartbeat").json() == {
+        "stop": True,
+        "grace_seconds": 120,
+        "dump": None,
+        "look": None,
+        "tunnels": [],
+    }
     api.set_attempt(gang, grace_seconds=0)
-    assert agent.post("heartbeat").json() == {"stop": True, "grace_seconds": 0, "dump": None, "tunnels": []}
+    assert agent.post("heartbeat").json() == {
+        "stop": True,
+        "grace_seconds": 0,
+        "dump": None,
+        "look": None,
+        "tunnels": [],
+    }
     assert code_of(gang.agents[1].post("heartbeat")) == "stale_attempt", "no grant, no heartbeat"
 
 
@@ -311,6 +324,13 @@ def test_heartbeats_tell_of_progress_and_ask_for_stacks(api: Api, gang: Attempte
     assert row.heartbeat_at is not None
     assert (row.heartbeat_at - row.idle_since).total_seconds() == pytest.approx(90.5)
     assert row.wrote is False
+    assert (row.still_since, row.pause_seconds) == (None, None), "an older agent"
+    agent.post("heartbeat", idle_seconds=0, still_seconds=700.5, pause_seconds=34)
+    row = _learner(api, gang, 0)
+    assert row.still_since is not None
+    assert row.heartbeat_at is not None
+    assert (row.heartbeat_at - row.still_since).total_seconds() == pytest.approx(700.5)
+    assert row.pause_seconds == 34
     moment = datetime.now(UTC)
     api.set_attempt(gang, stalled_at=moment)
     answer = agent.post("heartbeat", idle_seconds=0, wrote=True).json()
@@ -318,6 +338,22 @@ def test_heartbeats_tell_of_progress_and_ask_for_stacks(api: Api, gang: Attempte
     assert answer == agent.post("heartbeat").json() | {"dump": answer["dump"]}, "the same until something moves"
     assert _learner(api, gang, 0).idle_since is None, "an agent that says nothing is unknown"
     assert agent.post("heartbeat", idle_seconds=-1).status_code == 400
+
+
+def test_looks_are_asked_for_and_kept(api: Api, gang: Attempted) -> None:
+    agent = gang.agents[0]
+    agent.start()
+    api.set_attempt(gang, look_at=datetime.now(UTC))
+    answer = agent.post("heartbeat").json()
+    assert answer["dump"] is None
+    report = {"processes": [{"pid": 7, "still": True, "cpu_percent": 41.5, "finished": 12}]}
+    assert agent.post("stacks", request="an earlier look", report=report).status_code == 204
+    assert _learner(api, gang, 0).stacks is None
+    assert agent.post("stacks", request=answer["look"], report=report).status_code == 204
+    assert _learner(api, gang, 0).stacks == report
+    api.set_attempt(gang, stalled_at=datetime.now(UTC))
+    answer = agent.post("heartbeat").json()
+    assert (answer["dump"] is None, answer["look"]) == (False, None), "now the stacks are for the log"
 
 
 def test_the_stacks_of_this_stall_are_kept_until_there_is_a_verdict(api: Api, gang: Attempted) -> None:

@@ -12,7 +12,7 @@ from tests.workers.world import World
 
 from weft_core.lifecycle.actions import Notice, Settle
 from weft_core.lifecycle.decide import conclude
-from weft_core.lifecycle.progress import check_progress, judge_stall, stall_condition
+from weft_core.lifecycle.progress import check_progress, judge_looks, judge_stall, stall_condition, stall_due
 from weft_core.lifecycle.states import Desired, JobState, LearnerPhase, Outcome
 from weft_core.lifecycle.view import AttemptView, JobView, LearnerView, View
 from weft_core.settings import TimingSettings
@@ -154,6 +154,79 @@ def test_action_fail_fails_the_job_without_a_retry() -> None:
     assert conclusion.reason.startswith("no progress since 2026-01-31 08:04:10 UTC: all learners were idle for 10m;")
 
 
+def still(rank: int, seconds: float, pause: float = 20, **changes: Any) -> LearnerView:
+    """Busy, and without a step for so long."""
+    return learner(rank, 0, still_since=ago(seconds), pause=pause, **changes)
+
+
+def test_a_busy_gang_without_a_step_is_looked_at_and_not_ended() -> None:
+    gang = (still(0, 700), still(1, 650))
+    assert check(view(*gang)) == Notice("look", "")
+    assert stall_due(view(*gang)) == ago(50)
+    for other in (
+        still(1, 599),
+        learner(1, 0),  # an older agent
+        still(1, 700, heartbeat_at=ago(60)),
+        still(1, 700, pause=240),  # it has been silent for so long before
+    ):
+        assert check(view(still(0, 700), other)) is None
+    assert check(view(*gang, stall={"after_seconds": 100, "action": "ignore"})) is None
+    assert check(view(*gang, alive_at=ago(599))) is None, "it was alive when they last looked"
+    assert check(view(*gang, alive_at=ago(601))) == Notice("look", "")
+    looking = view(*gang, look_at=ago(20))
+    assert check(looking) is None
+    seen = [replace(each, stacks_at=ago(3)) for each in gang]
+    assert check(view(*seen, look_at=ago(20))) == Notice("looked", "")
+    assert check(view(*gang, look_at=ago(61))) == Notice("looked", ""), "an agent that never answers"
+
+
+def _waits(still: bool = True, **process: Any) -> dict[str, Any]:
+    frames = [
+        {"function": "synchronize", "file": "horovod/torch/mpi_ops.py", "line": 1285},
+        {"function": "train", "file": "train.py", "line": 9, "own": True},
+    ]
+    entry = {"pid": 7, "threads": [{"frames": frames}], "still": still, "cpu_percent": 40.0}
+    return {"processes": [entry | process]}
+
+
+def _reads(still: bool = True, cpu_percent: float = 1.0) -> dict[str, Any]:
+    frames = [{"function": "read", "file": "data.py", "line": 41, "own": True}]
+    entry = {"pid": 7, "threads": [{"frames": frames}], "still": still, "cpu_percent": cpu_percent}
+    return {"processes": [entry]}
+
+
+@pytest.mark.parametrize(
+    ("reports", "what"),
+    [
+        ([_waits(), _reads()], "stalled"),
+        ([_waits(), _reads(still=False)], "moving"),  # a long evaluation by one rank
+        ([_waits(), _reads(cpu_percent=97.0)], "moving"),  # a long call of C, such as a compilation
+        ([_waits(still=False), _reads()], "moving"),
+        ([_waits(), None], "moving"),
+        ([_reads(), _reads()], "moving"),  # no rank waits for another
+        ([_waits(), _waits()], "moving"),  # they may talk all the time
+        ([_waits(finished=12), _waits(finished=12)], "stalled"),
+    ],
+)
+def test_several_looks_show_whether_a_gang_hangs(reports: list[dict[str, Any] | None], what: str) -> None:
+    notice = judge_looks(view(still(0, 700), still(1, 650)), dict(enumerate(reports)))
+    assert notice.what == what
+    if what == "stalled":
+        assert notice.since == ago(650)
+        assert notice.message.startswith("no progress since 2026-01-31 08:04:10 UTC: no line, no metric and nothing")
+
+
+def test_a_busy_gang_that_hangs_moves_by_a_step_only_and_ends_by_a_verdict_only() -> None:
+    stalled: dict[str, Any] = {"stalled_at": ago(70), "stalled_since": ago(650), "look_at": ago(90)}
+    stall = {"after_seconds": 600, "action": "end"}
+    gang = (still(0, 700), still(1, 650))
+    assert check(view(*gang, verdict="", stall=stall, **stalled)) is None
+    end = check(view(*gang, verdict="rank 1 is missing", stall=stall, **stalled))
+    assert isinstance(end, Settle)
+    assert "rank 1 is missing; several looks show all ranks at the same place" in end.reason
+    assert check(view(still(0, 700), still(1, 1), verdict="", **stalled)) == Notice("moving", "")
+
+
 def test_a_job_that_writes_nothing_gets_one_warning() -> None:
     notice = check(view(learner(0, 0, wrote=False), learner(1, 0, wrote=False)))
     assert isinstance(notice, Notice)
@@ -217,6 +290,31 @@ def test_the_verdict_on_a_stall_is_an_event_and_part_of_the_condition(world: Wor
     assert world.events(job, "condition") == []
     beat(world, job, idle_since=func.now())
     assert world.attempts(job)[0].verdict is None
+
+
+STILL = {"idle_since": func.now(), "still_since": IDLE, "pause_seconds": 9.0}
+"""Busy, and without a step."""
+
+
+def test_a_busy_gang_that_hangs_is_found_by_looks(world: World) -> None:
+    job = world.running(learners=2)
+    beat(world, job, **STILL)
+    [attempt] = world.attempts(job)
+    assert (attempt.look_at is None, attempt.stalled_at) == (False, None)
+    assert world.events(job, "warning") == []
+    for report in (_waits(still=False), _waits(finished=12)):
+        with world.transaction() as session:
+            session.execute(update(Attempt).values(look_at=func.now(), alive_at=None))
+        beat(world, job, **STILL, stacks=report, stacks_at=func.now() + text("interval '1 second'"))
+        [attempt] = world.attempts(job)
+        alive = report["processes"][0]["still"] is False
+        assert ((attempt.alive_at is not None), (attempt.stalled_at is None)) == (alive, alive)
+    [warning] = world.events(job, "warning")
+    assert "several looks show all ranks at the same place" in warning
+    assert (world.job(job).condition or "").startswith("no progress since ")
+    beat(world, job, **STILL | {"still_since": func.now()})
+    assert world.job(job).condition is None
+    assert world.attempts(job)[0].look_at is None
 
 
 def test_a_stall_that_is_to_end_is_retried_as_any_failure(world: World) -> None:

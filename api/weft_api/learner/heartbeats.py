@@ -23,10 +23,11 @@ _BEAT = text(
     with beats as (
       select * from unnest(
         cast(:ranks as int[]), cast(:instances as text[]), cast(:wrote as bool[]), cast(:idle as float8[]),
-        cast(:saved as float8[]), cast(:works as bool[])
-      ) as beat (rank, instance, wrote, idle, saved, works)
+        cast(:still as float8[]), cast(:pause as float8[]), cast(:saved as float8[]), cast(:works as bool[])
+      ) as beat (rank, instance, wrote, idle, still, pause, saved, works)
     ), held as (
-      select learners.attempt_id, attempts.stop_requested_at, attempts.grace_seconds, attempts.stalled_at, beats.*
+      select learners.attempt_id, attempts.stop_requested_at, attempts.grace_seconds, attempts.stalled_at,
+        attempts.look_at, beats.*
       from attempts
       join learners on learners.attempt_id = attempts.id
       join beats on beats.rank = learners.rank and beats.instance = learners.instance
@@ -42,10 +43,12 @@ _BEAT = text(
       end,
       wrote = held.wrote,
       idle_since = now() - make_interval(secs => held.idle),
+      still_since = now() - make_interval(secs => held.still),
+      pause_seconds = held.pause,
       saved_at = coalesce(now() - make_interval(secs => held.saved), learners.saved_at),
       active_at = case when held.works then now() else learners.active_at end
     from held where learners.attempt_id = held.attempt_id and learners.rank = held.rank
-    returning held.rank, held.stop_requested_at, held.grace_seconds, held.stalled_at
+    returning held.rank, held.stop_requested_at, held.grace_seconds, held.stalled_at, held.look_at
     """
 )
 
@@ -84,6 +87,8 @@ def _note(context: Context, token: AttemptToken, calls: Sequence[HeartbeatCall])
         "instances": [call.instance for call in calls],
         "wrote": [call.wrote for call in calls],
         "idle": [call.idle_seconds for call in calls],
+        "still": [call.still_seconds for call in calls],
+        "pause": [call.pause_seconds for call in calls],
         "saved": [call.saved_seconds for call in calls],
         "works": [service.works(call.system) for call in calls],
     }
@@ -102,7 +107,7 @@ def _answer(
 ) -> HeartbeatAnswer | Exception:
     row = noted.get(call.rank)
     if row is not None and by_rank[call.rank].instance == call.instance:
-        return service.heartbeat_answer(context, row.stop_requested_at, row.grace_seconds, row.stalled_at)
+        return service.heartbeat_answer(context, row.stop_requested_at, row.grace_seconds, row.stalled_at, row.look_at)
     try:
         return service.heartbeat(context, token, call)
     except Problem as error:

@@ -99,6 +99,8 @@ class HeartbeatCall(LearnerCall):
     model_config = call_examples(
         system={"cpu_percent": 97.5, "memory_bytes": 734003200, "gpus": []},
         idle_seconds=0,
+        still_seconds=2.5,
+        pause_seconds=34,
         wrote=True,
         saved_seconds=41.5,
     )
@@ -110,6 +112,16 @@ class HeartbeatCall(LearnerCall):
         le=3e9,
         description="For how long the learner has logged nothing and hardly used its CPUs and GPUs. Null if its "
         "program does not run.",
+    )
+    still_seconds: float | None = Field(
+        default=None,
+        ge=0,
+        le=3e9,
+        description="For how long the program has shown no step: no line in the log, no metric, and nothing written to "
+        "a disk. Null if it does not run.",
+    )
+    pause_seconds: float | None = Field(
+        default=None, ge=0, le=3e9, description="The longest time between two such signs of a step."
     )
     wrote: bool | None = Field(
         default=None, description="Whether the program has written into its folder, RESULT_DIR or CHECKPOINT_DIR."
@@ -127,7 +139,7 @@ class StacksCall(LearnerCall):
     model_config = call_examples(request="2026-01-31T08:15:00+00:00", report={"processes": []})
 
     request: Annotated[Storable, Field(max_length=64)] = Field(
-        description="The value of `dump` in the heartbeat's answer that asked for the stacks."
+        description="The value of `dump` or `look` in the heartbeat's answer that asked for the stacks."
     )
     report: Report
 
@@ -287,13 +299,19 @@ class TunnelCall(BaseModel):
 
 class HeartbeatAnswer(BaseModel):
     model_config = ConfigDict(
-        json_schema_extra={"examples": [{"stop": True, "grace_seconds": 120, "dump": None, "tunnels": []}]}
+        json_schema_extra={
+            "examples": [{"stop": True, "grace_seconds": 120, "dump": None, "look": None, "tunnels": []}]
+        }
     )
 
     stop: bool
     grace_seconds: int | None = Field(description="Seconds from SIGTERM to SIGKILL, if `stop` is true.")
     dump: str | None = Field(
         default=None, description="Write the stacks of all processes into the log, once for each new value."
+    )
+    look: str | None = Field(
+        default=None,
+        description="Look at all processes several times, and report whether they stand still, once for each value.",
     )
     tunnels: list[TunnelCall] = []
 

@@ -239,10 +239,12 @@ def heartbeat(context: Context, token: AttemptToken, call: HeartbeatCall) -> Hea
             heard_since=case((silent, func.now()), else_=Learner.heard_since),
             wrote=call.wrote,
             idle_since=_ago(call.idle_seconds),
+            still_since=_ago(call.still_seconds),
+            pause_seconds=call.pause_seconds,
             **({"saved_at": _ago(call.saved_seconds)} if call.saved_seconds is not None else {}),
             **({"active_at": func.now()} if works(call.system) else {}),
         )
-        .returning(Attempt.stop_requested_at, Attempt.grace_seconds, Attempt.stalled_at)
+        .returning(Attempt.stop_requested_at, Attempt.grace_seconds, Attempt.stalled_at, Attempt.look_at)
         .execution_options(synchronize_session=False)
     )
     with context.database.transaction() as session:
@@ -254,14 +256,15 @@ def heartbeat(context: Context, token: AttemptToken, call: HeartbeatCall) -> Hea
 
 
 def heartbeat_answer(
-    context: Context, stop: datetime | None, grace: int | None, stalled: datetime | None
+    context: Context, stop: datetime | None, grace: int | None, stalled: datetime | None, looks: datetime | None
 ) -> HeartbeatAnswer:
     """What an agent learns of its attempt, from the attempt's row."""
     dump = stalled.isoformat() if stalled else None
+    look = looks.isoformat() if looks and stalled is None else None
     if stop is None:
-        return HeartbeatAnswer(stop=False, grace_seconds=None, dump=dump)
+        return HeartbeatAnswer(stop=False, grace_seconds=None, dump=dump, look=look)
     default = int(context.settings.timings.grace)
-    return HeartbeatAnswer(stop=True, grace_seconds=default if grace is None else grace, dump=dump)
+    return HeartbeatAnswer(stop=True, grace_seconds=default if grace is None else grace, dump=dump, look=look)
 
 
 def _ago(seconds: float | None) -> Any:
@@ -282,11 +285,12 @@ def _mappings(values: Any) -> list[dict[str, Any]]:
 
 
 def stacks(context: Context, token: AttemptToken, call: StacksCall) -> None:
-    """Keep them until the workers have found a verdict. A report about an earlier stall is of no use."""
+    """Keep them until the workers have judged them. A report about an earlier stall is of no use."""
     with context.database.transaction() as session:
         job, attempt = fence(session, token, change=True)
         learner = granted_learner(session, attempt, call.rank, call.instance)
-        if attempt.stalled_at is None or call.request != attempt.stalled_at.isoformat() or attempt.verdict is not None:
+        asked = attempt.stalled_at or attempt.look_at
+        if asked is None or call.request != asked.isoformat() or attempt.verdict is not None:
             return
         learner.stacks, learner.stacks_at = call.report.model_dump(mode="json", exclude_defaults=True), func.now()
         jobs.due(job)

@@ -25,8 +25,23 @@ class Rank:
     ended: str = ""
     """How it has ended: 'exit code 0'; '': it runs, or nothing is known."""
     recorded: bool = False
+    counted: bool = False
+    """Whether its collectives are counted, so that a look shows each that it finishes."""
+    still: bool = False
+    """Whether several looks at its processes have shown the same."""
+    cpu_percent: float = 0.0
     collectives: Sequence[Collective] = ()
     groups: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is in a collective, by its stack."""
+        return self.place.kind == "collective"
+
+    @property
+    def flies(self) -> bool:
+        """Whether it is in a collective, by its flight recorder."""
+        return any(not entry.done for entry in self.collectives)
 
     @property
     def known(self) -> bool:
@@ -82,6 +97,9 @@ def _read(rank: int, learner: int, processes: Sequence[Process]) -> Rank:
         stopped=any(process.state in ("stopped", "tracing-stop") for process in processes),
         waits_for_disk=main.state == "disk-sleep",
         recorded=main.recorded,
+        counted=main.recorded or main.finished is not None,
+        still=all(process.still for process in processes),
+        cpu_percent=sum(process.cpu_percent for process in processes),
         collectives=main.collectives,
         groups=main.groups,
     )

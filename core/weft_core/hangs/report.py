@@ -59,6 +59,9 @@ class Process(BaseModel):
     collectives: list[Collective] = Field(
         default=[], max_length=100, description="The newest collectives of each group, and those in flight."
     )
+    finished: _Number | None = Field(default=None, description="The number of Horovod's collectives that are over.")
+    still: bool = Field(default=False, description="Whether several looks at the process have shown the same.")
+    cpu_percent: float = Field(default=0.0, ge=0, le=1e6, description="Of one core, between the looks.")
     groups: dict[_Name, Annotated[list[_Rank], Field(max_length=1024)]] = Field(
         default={}, max_length=32, description="The ranks of each process group."
     )

@@ -60,7 +60,7 @@ def _by_state(ranks: Sequence[Rank]) -> Verdict | None:
     stopped = [rank for rank in ranks if rank.stopped]
     if not stopped or len(stopped) == len(ranks):
         return Verdict(f"{_all(ranks)} {_are(ranks)} stopped by a signal (SIGSTOP)", _ids(stopped)) if stopped else None
-    waiting = [rank for rank in ranks if _waits(rank)]
+    waiting = [rank for rank in ranks if rank.waits]
     text = f"{_names(stopped)} {_are(stopped)} stopped by a signal (SIGSTOP){_in_places(stopped)}"
     return _blame(text, stopped, [rank for rank in waiting if not rank.stopped])
 
@@ -75,7 +75,7 @@ def _by_recorder(ranks: Sequence[Rank]) -> Verdict | None:
     if not verdicts:
         return None
     # Where ranks wait in several groups, the rank that waits in none of them is the cause.
-    flying = [rank for rank in ranks if _flies(rank)]
+    flying = [rank for rank in ranks if rank.flies]
     culprits = [verdict for verdict in verdicts if not set(_ids(flying)) & set(verdict.blamed)]
     if culprits or len(verdicts) == 1:
         return (culprits or verdicts)[0]
@@ -90,7 +90,7 @@ def _judge_group(group: str, ranks: Sequence[Rank]) -> Verdict | None:
         return None
     first = min(flights, key=lambda rank: flights[rank])
     number = flights[first]
-    missing = [rank for rank in members if rank.newest(group) < number and not (not rank.recorded and _waits(rank))]
+    missing = [rank for rank in members if rank.newest(group) < number and not (not rank.recorded and rank.waits)]
     waiting = [rank for rank in members if rank.rank in flights]
     entries = {rank.rank: entry for rank in members if (entry := rank.entry(group, number)) is not None}
     operation = entries[first].operation
@@ -132,10 +132,6 @@ def _where_it_flies(rank: Rank) -> str:
     return f"{entry.operation} #{entry.number}{group}{_at([rank])}"
 
 
-def _flies(rank: Rank) -> bool:
-    return any(not entry.done for entry in rank.collectives)
-
-
 def _differ(
     what: str, title: str, kinds: Mapping[str, Sequence[Rank]], facts: Mapping[str, Any], waiting: Sequence[Rank]
 ) -> Verdict:
@@ -155,7 +151,7 @@ def _differ(
 
 
 def _by_stacks(ranks: Sequence[Rank]) -> Verdict:
-    waiting = [rank for rank in ranks if _waits(rank)]
+    waiting = [rank for rank in ranks if rank.waits]
     if not waiting:  # steps and backward passes wait for others only if these are elsewhere
         waiting = [rank for rank in ranks if rank.place.kind in ("step", "backward")]
     others = [rank for rank in ranks if rank not in waiting]
@@ -172,10 +168,6 @@ def _by_stacks(ranks: Sequence[Rank]) -> Verdict:
     blamed = ordered[0][1] if len(ordered[0][1]) < len(ordered[-1][1]) else []
     text = ("the ranks are in different collectives: " if waiting else "") + ", ".join(parts)
     return Verdict(text, _ids(blamed), _ids([rank for rank in ranks if rank not in blamed]))
-
-
-def _waits(rank: Rank) -> bool:
-    return rank.place.kind == "collective"
 
 
 # --- words ------------------------------------------------------------------------------------------------------------

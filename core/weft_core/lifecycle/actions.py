@@ -69,8 +69,9 @@ class RecordExits:
 class Notice:
     """Something about the gang's progress that the user should know; it is recorded so that it is said only once."""
 
-    what: Literal["no_output", "stalled", "judge", "moving"]
-    """``judge``: all agents that answer have reported their stacks, and the caller finds the verdict."""
+    what: Literal["no_output", "stalled", "judge", "moving", "look", "looked"]
+    """``judge``: all agents that answer have reported their stacks, and the caller finds the verdict. ``look``: they
+    are to look at their processes. ``looked``: they have, and the caller finds out whether the gang hangs."""
     message: str
     since: datetime | None = None
     data: Mapping[str, Any] = field(default_factory=dict)

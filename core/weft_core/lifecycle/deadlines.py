@@ -45,7 +45,9 @@ def _poll(view: View) -> float:
 def _runs_by_itself(view: View) -> bool:
     """Whether its next step may wait for a change."""
     attempt = view.open
-    if attempt is None or view.job.elastic or view.job.state is JobState.PENDING or attempt.stalled_at is not None:
+    if attempt is None or view.job.elastic or view.job.state is JobState.PENDING:
+        return False
+    if attempt.stalled_at is not None or attempt.look_at is not None:
         return False
     if not all(learner.granted and not learner.absences for learner in view.learners):
         return False

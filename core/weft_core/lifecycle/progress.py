@@ -7,16 +7,20 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from weft_core.hangs.report import Report
+from weft_core.hangs.stillness import hangs
 from weft_core.hangs.verdict import judge
 from weft_core.lifecycle.actions import GANG_GRACE, Notice, Settle
 from weft_core.lifecycle.states import JobState, LearnerPhase, Outcome
 from weft_core.lifecycle.view import AttemptView, LearnerView, View
 from weft_core.words import describe_exit, duration
 
+_PAUSES = 3.0
+"""A gang may show no step for this many times as long as it ever has."""
 _BEATS = 5
 """Heartbeats from the warning to the end of a stalled attempt: for the stacks to reach the log."""
 _PATIENCE = 60.0
 """Seconds for the reports of all learners. Most come with the next heartbeat; a busy machine takes its time."""
+LOOKED = "several looks show all ranks at the same place, where they wait for each other"
 ENDED_CODE = 124
 """Exit code of an attempt that was ended as stalled, as timeout(1) has it."""
 _NAMED = 8  # learners that a message names
@@ -44,16 +48,37 @@ def judge_stall(view: View, reports: Mapping[int, Mapping[str, Any] | None]) -> 
         view: of the job.
         reports: by rank, of the learners that have not been lost (``weft_core.hangs.report``).
     """
-    ended = {
-        member.rank: "" if member.exit_code is None else describe_exit(member.exit_code)
-        for member in view.members
-        if member.phase.order > LearnerPhase.PROCESSING.order
-    }
-    read = {rank: None if report is None else Report.model_validate(report) for rank, report in reports.items()}
-    verdict = judge(read, {rank: how or "its program is over" for rank, how in ended.items()})
+    verdict = judge(_read(reports), _ended(view))
     if verdict is None:
         return "", Notice("judge", "")
     return verdict.text, Notice("judge", f"verdict: {verdict.text}", data=verdict.data)
+
+
+def judge_looks(view: View, reports: Mapping[int, Mapping[str, Any] | None]) -> Notice:
+    """Whether a gang that shows no step hangs, by what the agents have seen: ``stalled``, or ``moving``."""
+    running = _running(view)
+    if not running or not hangs(_read(reports), _ended(view)):
+        return Notice("moving", "")
+    _, action = _asked(view)
+    since = max(member.still_since for member in running if member.still_since is not None)
+    message = (
+        f"no progress since {clock(since)}: no line, no metric and nothing written, and {LOOKED}; the stacks of its "
+        "processes are in the log"
+    )
+    return Notice("stalled", message, since, {"learners": _still(running), "action": action})
+
+
+def _read(reports: Mapping[int, Mapping[str, Any] | None]) -> dict[int, Report | None]:
+    return {rank: None if report is None else Report.model_validate(report) for rank, report in reports.items()}
+
+
+def _ended(view: View) -> dict[int, str]:
+    """The learners whose program has ended, and how."""
+    return {
+        member.rank: "its program is over" if member.exit_code is None else describe_exit(member.exit_code)
+        for member in view.members
+        if member.phase.order > LearnerPhase.PROCESSING.order
+    }
 
 
 def no_output_due(view: View) -> datetime | None:
@@ -67,13 +92,27 @@ def no_output_due(view: View) -> datetime | None:
 
 
 def stall_due(view: View) -> datetime | None:
-    """When the gang may first count as stalled: a learner that was busy at its last heartbeat became idle after it."""
+    """When the gang may first count as stalled, or be looked at: a learner that was busy at its last heartbeat became
+    idle after it."""
     limit, action = _asked(view)
     if not limit or action == "ignore" or view.job.keepalive:
         return None
-    since = [member.idle_since or member.heartbeat_at or member.started_at for member in _running(view)]
+    running = _running(view)
+    since = [member.idle_since or member.heartbeat_at or member.started_at for member in running]
     known = [moment for moment in since if moment is not None]
-    return max(known) + timedelta(seconds=limit) if known else None
+    due = max(known) + timedelta(seconds=limit) if known else None
+    look = _look_due(view, running, limit)
+    return look if due is None or (look is not None and look < due) else due
+
+
+def _look_due(view: View, running: Sequence[LearnerView], limit: float) -> datetime | None:
+    """When the gang will have shown no step for so long that its agents should look at it."""
+    since = [member.still_since for member in running if member.still_since is not None]
+    if not running or len(since) < len(running):  # an older agent, or a program that does not run yet
+        return None
+    due = max(since) + timedelta(seconds=max(limit, _PAUSES * max(member.pause for member in running)))
+    alive = None if view.attempt is None else view.attempt.alive_at
+    return due if alive is None else max(due, alive + timedelta(seconds=limit))
 
 
 def _no_output(view: View, attempt: AttemptView) -> Notice | None:
@@ -98,25 +137,39 @@ def _stall(view: View, attempt: AttemptView) -> Notice | Settle | None:
     since = _idle_since(view, running)
     if attempt.stalled_at is None:
         if since is None or any(_idle_for(learner) < limit for learner in running):
-            return None
+            return _looks(view, attempt, running, limit)
         return Notice("stalled", _words(running, limit), since, {"learners": _idle(running), "action": action})
-    if any(_heard(view, learner) and _idle_for(learner) < limit for learner in running):
+    # A gang that waits in a collective may be busy. Only a step shows that it gets on.
+    quiet = _idle_for if attempt.look_at is None else _still_for
+    if any(_heard(view, learner) and quiet(learner) < limit for learner in running):
         return Notice("moving", "")
     waited = view.since(attempt.stalled_at)
     if attempt.verdict is None and (_all_reported(attempt.stalled_at, running) or waited > _PATIENCE):
         return Notice("judge", "")
-    if action in ("end", "fail") and waited > _BEATS * view.timings.heartbeat and attempt.verdict is not None:
+    proved = attempt.verdict is not None if attempt.look_at is None else bool(attempt.verdict)
+    if action in ("end", "fail") and waited > _BEATS * view.timings.heartbeat and proved:
         assert attempt.stalled_since is not None
         verdict = f"{attempt.verdict}; " if attempt.verdict else ""
+        how = f"all learners were idle for {duration(limit)}" if attempt.look_at is None else LOOKED
         reason = (
-            f"no progress since {clock(attempt.stalled_since)}: {verdict}all learners were idle for "
-            f"{duration(limit)}; ended, as its manifest's stall.action says (the stacks of its processes are in the "
-            "log)"
+            f"no progress since {clock(attempt.stalled_since)}: {verdict}{how}; ended, as its manifest's stall.action "
+            "says (the stacks of its processes are in the log)"
         )
         # Without an exit code, an attempt is not retried.
         code = ENDED_CODE if action == "end" else None
         return Settle(Outcome.FAILED, reason, view.grace(GANG_GRACE), "C201", code)
     return None
+
+
+def _looks(view: View, attempt: AttemptView, running: Sequence[LearnerView], limit: float) -> Notice | None:
+    """Have the agents look at a gang that shows no step for longer than it ever has."""
+    if attempt.look_at is not None:
+        waited = view.since(attempt.look_at)
+        return Notice("looked", "") if _all_reported(attempt.look_at, running) or waited > _PATIENCE else None
+    due = _look_due(view, running, limit)
+    if due is None or view.now < due or not all(_heard(view, learner) for learner in running):
+        return None
+    return Notice("look", "")
 
 
 def _all_reported(stalled_at: datetime, running: Sequence[LearnerView]) -> bool:
@@ -149,6 +202,13 @@ def _idle_for(learner: LearnerView) -> float:
     return (learner.heartbeat_at - learner.idle_since).total_seconds()
 
 
+def _still_for(learner: LearnerView) -> float:
+    """Seconds without a step until its last heartbeat."""
+    if learner.still_since is None or learner.heartbeat_at is None:
+        return 0.0
+    return (learner.heartbeat_at - learner.still_since).total_seconds()
+
+
 def _heard(view: View, learner: LearnerView) -> bool:
     return learner.heartbeat_at is not None and view.since(learner.heartbeat_at) <= view.timings.silence
 
@@ -169,6 +229,13 @@ def _words(running: Sequence[LearnerView], limit: float) -> str:
 def _idle(running: Sequence[LearnerView]) -> list[dict[str, Any]]:
     return [
         {"learner": learner.rank + 1, "idle_since": learner.idle_since.isoformat() if learner.idle_since else None}
+        for learner in running
+    ]
+
+
+def _still(running: Sequence[LearnerView]) -> list[dict[str, Any]]:
+    return [
+        {"learner": learner.rank + 1, "still_since": learner.still_since.isoformat() if learner.still_since else None}
         for learner in running
     ]
 

@@ -76,6 +76,8 @@ class AttemptView:
     no_output_at: datetime | None = None
     stalled_at: datetime | None = None
     stalled_since: datetime | None = None
+    look_at: datetime | None = None
+    alive_at: datetime | None = None
     verdict: str | None = None
     """Of its stall; '': the reports showed too little; None: there is none yet."""
     budget: str = ""
@@ -102,6 +104,10 @@ class LearnerView:
     heartbeat_at: datetime | None = None
     heard_since: datetime | None = None
     idle_since: datetime | None = None
+    still_since: datetime | None = None
+    """No line, metric or byte on a disk since then, by its last heartbeat."""
+    pause: float = 0.0
+    """The longest time between two such signs, in seconds."""
     wrote: bool | None = None
     stacks_at: datetime | None = None
     """When its agent last reported the stacks of its processes."""

@@ -1,4 +1,5 @@
-"""Verdicts on hangs. The reports in ``recorded.json`` are of processes that hung: tests/trainer/program/test_hangs."""
+"""Verdicts on hangs. The recorded reports are of processes that hung: tests/trainer/program/test_hangs and
+test_horovod_hangs."""
 
 from __future__ import annotations
 
@@ -11,15 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft_core.hangs.report import Collective, Frame, Process, Report, Thread
+from weft_core.hangs.stillness import hangs
 from weft_core.hangs.verdict import Verdict, judge
 
 FOLDER = Path(__file__).parent
 RECORDED: dict[str, dict[str, Any]] = json.loads((FOLDER / "recorded.json").read_text())
 VERDICTS: dict[str, str] = json.loads((FOLDER / "verdicts.json").read_text())
+HOROVOD: dict[str, dict[str, Any]] = json.loads((FOLDER / "recorded_horovod.json").read_text())
+HOROVOD_VERDICTS: dict[str, str] = json.loads((FOLDER / "verdicts_horovod.json").read_text())
 
 
-def recorded(name: str) -> dict[int, Report | None]:
-    return {int(rank): Report.model_validate(report) for rank, report in RECORDED[name].items()}
+def recorded(name: str, gangs: dict[str, dict[str, Any]] = RECORDED) -> dict[int, Report | None]:
+    return {int(rank): Report.model_validate(report) for rank, report in gangs[name].items()}
 
 
 def report(*frames: tuple[str, str, int, bool], **process: Any) -> Report:
@@ -50,6 +54,25 @@ def test_what_was_recorded_of_a_real_hang_shows_its_cause(name: str) -> None:
     if name not in ("crossed", "shapes"):  # there, two ranks are as good as each other
         assert list(found.blamed) == [1]
     assert 1 not in found.waiting or not found.blamed
+
+
+@pytest.mark.parametrize("name", HOROVOD_VERDICTS)
+def test_looks_at_a_real_hang_of_horovod_prove_it_and_show_its_cause(name: str) -> None:
+    gang = recorded(name, HOROVOD)
+    assert hangs(gang, {})
+    found = verdict(gang)
+    assert found.text == HOROVOD_VERDICTS[name]
+    if name not in ("names", "operations"):  # there, two ranks are as good as each other
+        assert list(found.blamed) == [1]
+
+
+@pytest.mark.parametrize("name", HOROVOD_VERDICTS)
+def test_a_rank_that_moves_is_no_hang(name: str) -> None:
+    """A long evaluation by rank 1, for example."""
+    gang = recorded(name, HOROVOD)
+    assert gang[1] is not None
+    gang[1].processes[-1].still = False
+    assert not hangs(gang, {})
 
 
 def test_the_data_of_the_event_names_every_rank() -> None:

@@ -16,7 +16,7 @@ from tests.trainer.agents import Launch
 from tests.trainer.api_double import ApiDouble
 from tests.trainer.conftest import StartApi
 
-from weft_trainer.program import stacks
+from weft_trainer.program import looks, stacks
 from weft_trainer.service.vitals import Vitals
 
 DEADLOCK = """python -c '
@@ -87,6 +87,56 @@ def test_what_reading_the_stacks_uses_is_no_sign_of_life() -> None:
         time.sleep(0.01)
     assert vitals.read({"cpu_percent": 90})["idle_seconds"] >= quiet[1], "the last of it"
     assert vitals.read({"cpu_percent": 90})["idle_seconds"] < quiet[1]
+
+
+def test_a_step_is_a_line_a_metric_or_bytes_on_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    vitals = Vitals(lambda: False, lambda request: None)
+    vitals.begin()
+    found = []
+    for seconds, stepped, wrote in ((40, True, False), (7, False, True), (3, True, False), (30, False, False)):
+        now[0] += seconds
+        if stepped:
+            vitals.step()
+        beat = vitals.read({"cpu_percent": 90}, wrote)
+        found.append((beat["still_seconds"], beat["pause_seconds"]))
+    assert found == [(0, 0), (0, 7), (0, 7), (30, 7)], "what comes before the first step is no pause; work is no step"
+
+
+def test_looks_tell_what_stands_still_from_what_moves(tmp_path: Path) -> None:
+    """Two processes that a test steers by their input: a step between two looks, and none."""
+    code = "import sys\nprint(flush=True)\nfor line in sys.stdin:\n    pass\nfor line in sys.stdin:\n    pass\n"
+    code = code.replace("for line in sys.stdin:\n    pass\n", "sys.stdin.readline()\n")
+    ours = [
+        subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    for process in ours:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        while psutil.Process(process.pid).status() != psutil.STATUS_SLEEPING:
+            time.sleep(0.01)
+
+    def wait(seconds: float) -> None:
+        """The second one goes on to its next line of code."""
+        before = stacks.take((), tmp_path, tmp_path).report["processes"]
+        assert ours[1].stdin is not None
+        if not stepped:
+            stepped.append(True)
+            ours[1].stdin.write("\n")
+            ours[1].stdin.flush()
+            while stacks.take((), tmp_path, tmp_path).report["processes"] == before:
+                time.sleep(0.05)
+
+    stepped: list[bool] = []
+    report = looks.look((), tmp_path, tmp_path, wait)
+    for process in ours:
+        process.communicate("\n")
+    seen = {process["pid"]: process for process in report["processes"]}
+    assert [seen[process.pid]["still"] for process in ours] == [True, False]
+    assert seen[ours[0].pid]["cpu_percent"] < 50
 
 
 def test_work_in_children_that_nobody_sees_is_work(start_api: StartApi, launch: Launch) -> None:

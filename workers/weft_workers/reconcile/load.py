@@ -151,6 +151,8 @@ def attempt_view(row: Attempt) -> AttemptView:
         no_output_at=row.no_output_at,
         stalled_at=row.stalled_at,
         stalled_since=row.stalled_since,
+        look_at=row.look_at,
+        alive_at=row.alive_at,
         verdict=row.verdict,
     )
 
@@ -169,6 +171,8 @@ def _learner_view(row: Learner) -> LearnerView:
         heartbeat_at=row.heartbeat_at,
         heard_since=row.heard_since,
         idle_since=row.idle_since,
+        still_since=row.still_since,
+        pause=row.pause_seconds or 0.0,
         wrote=row.wrote,
         stacks_at=row.stacks_at,
         absences=row.absences,

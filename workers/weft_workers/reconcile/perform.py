@@ -39,7 +39,7 @@ from weft_core.lifecycle.actions import (
 from weft_core.lifecycle.deadlines import POLL, UNREACHABLE_POLL
 from weft_core.lifecycle.elastic import cooldown
 from weft_core.lifecycle.failures import headline
-from weft_core.lifecycle.progress import judge_stall, stall_condition
+from weft_core.lifecycle.progress import judge_looks, judge_stall, stall_condition
 from weft_core.lifecycle.states import JobState, LearnerPhase, Outcome
 from weft_core.lifecycle.view import AttemptView, View
 from weft_core.objects import StoreError, job_prefix, results_prefix
@@ -272,13 +272,21 @@ def _notice(context: Context, lease: Lease, view: View, notice: Notice) -> float
             row.no_output_at = func.now()
         elif notice.what == "judge":
             notice = _judge(session, taken.job, row, view)
+        elif notice.what == "look":
+            row.look_at = func.now()
         else:
+            if notice.what == "looked":
+                notice = judge_looks(view, _reports(session, row))
+            else:
+                row.look_at = None  # a stall by idleness, or the end of any
+            if notice.what == "moving":
+                row.look_at, row.alive_at = None, func.now()
             stalled = notice.what == "stalled"
             row.stalled_at, row.stalled_since = (func.now(), notice.since) if stalled else (None, None)
             row.verdict = None
             if stalled:  # the warning says it, so the condition needs no event of its own
                 taken.job.condition = stall_condition(replace(attempt, stalled_since=notice.since))
-            else:
+            elif attempt.stalled_at is not None:
                 set_condition(session, taken.job, None)
         if notice.message:
             record_event(session, taken.job, "warning", notice.message, data=notice.data)
@@ -291,12 +299,17 @@ def _notice(context: Context, lease: Lease, view: View, notice: Notice) -> float
 def _judge(session: Session, job: Job, attempt: Attempt, view: View) -> Notice:
     """Find the verdict on a stall in the reports of the learners' agents, and drop these."""
     assert view.open is not None
+    attempt.verdict, notice = judge_stall(view, _reports(session, attempt))
+    job.condition = stall_condition(replace(view.open, verdict=attempt.verdict))
+    return notice
+
+
+def _reports(session: Session, attempt: Attempt) -> dict[int, dict[str, Any] | None]:
+    """Of the attempt's learners, which then do not keep them any more."""
     learners = select(Learner.rank, Learner.stacks).where(Learner.attempt_id == attempt.id, Learner.left_at.is_(None))
     reports: dict[int, dict[str, Any] | None] = {row.rank: row.stacks for row in session.execute(learners)}
     session.execute(update(Learner).where(Learner.attempt_id == attempt.id).values(stacks=None))
-    attempt.verdict, notice = judge_stall(view, reports)
-    job.condition = stall_condition(replace(view.open, verdict=attempt.verdict))
-    return notice
+    return reports
 
 
 def _fire(context: Context, lease: Lease, view: View, fire: Fire) -> float | None:

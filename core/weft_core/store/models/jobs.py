@@ -239,6 +239,8 @@ class Attempt(Base):
     no_output_at: Mapped[datetime | None]  # when the warning came that nothing was written
     stalled_at: Mapped[datetime | None]  # when all learners were found idle; from here on heartbeats ask for stacks
     stalled_since: Mapped[datetime | None]  # and since when they had been
+    look_at: Mapped[datetime | None]  # when it showed no step for long; until the answer, heartbeats ask for looks
+    alive_at: Mapped[datetime | None]  # when the looks last showed that it gets on, or did not prove that it hangs
     verdict: Mapped[str | None]  # on the stall: which ranks wait for which; '': the stacks show too little
 
 
@@ -268,6 +270,8 @@ class Learner(Base):
     heard_since: Mapped[datetime | None]  # the first heartbeat after the last long silence
     active_at: Mapped[datetime | None]  # the last heartbeat that reported work
     idle_since: Mapped[datetime | None]  # by its last heartbeat: no log, CPU or GPU since then; none: busy, or unknown
+    still_since: Mapped[datetime | None]  # by its last heartbeat: no line, metric or byte on a disk since then
+    pause_seconds: Mapped[float | None]  # the longest time between two such signs of a step
     stacks: Mapped[dict[str, Any] | None]  # of its processes, during a stall: weft_core.hangs.report
     stacks_at: Mapped[datetime | None]
     wrote: Mapped[bool | None]  # whether it has written into its folder, RESULT_DIR or CHECKPOINT_DIR; none: unknown

@@ -23,6 +23,9 @@ class SystemMetrics:
         """``ignore``: pids of children that are the agent's own, not the user's."""
         self._ignore = ignore
         self._self = psutil.Process()
+        self.wrote = False
+        """Whether a process has written to a disk between the last two readings."""
+        self._written: dict[int, int] = {}
         self._cpu_before = 0.0
         self._at = time.monotonic()
         self._gpus = Nvml.load()
@@ -43,6 +46,7 @@ class SystemMetrics:
         # Including processes that have ended meanwhile: when a process is reaped, its time becomes its parent's.
         own = self._self.cpu_times()
         total, memory = own.children_user + own.children_system, 0
+        before, self._written, self.wrote = self._written, {}, False
         for process in processes:
             try:
                 times = process.cpu_times()
@@ -50,6 +54,9 @@ class SystemMetrics:
             except psutil.Error:
                 continue
             total += times.user + times.system + times.children_user + times.children_system
+            with suppress(psutil.Error, OSError):  # not everywhere
+                self._written[process.pid] = process.io_counters().write_bytes
+                self.wrote |= self._written[process.pid] > before.get(process.pid, 0)
         percent = 100 * max(0.0, total - self._cpu_before) / max(now - self._at, 1e-3)
         self._cpu_before, self._at = total, now
         return round(percent, 1), memory

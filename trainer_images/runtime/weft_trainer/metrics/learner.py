@@ -32,7 +32,11 @@ _STOP_SECONDS = 2.0
 
 
 class LearnerMetrics:
-    """``say`` writes a line into the job's log."""
+    """
+    Args:
+        say: writes a line into the job's log.
+        stepped: called when the program has reported values.
+    """
 
     def __init__(
         self,
@@ -44,6 +48,7 @@ class LearnerMetrics:
         watchdog: Watchdog,
         say: Callable[[str], None],
         mask: Mask,
+        stepped: Callable[[], None] = lambda: None,
     ) -> None:
         self._config = config
         self._control = control
@@ -51,7 +56,7 @@ class LearnerMetrics:
         self._folders = folders
         self._say = say
         spool = Spool(folders.agent / SPOOL, api.instance, METRIC_BATCH_BYTES)
-        self._shipper = MetricShipper(api, control, spool, say, mask)
+        self._shipper = MetricShipper(api, control, spool, say, mask, stepped)
         self._sampler = SystemSampler(
             self._shipper, spec.system_metrics_seconds, watchdog.own, [config.workdir], spec.memory
         )

@@ -21,9 +21,22 @@ _LINGER = 1.0
 
 
 class MetricShipper:
-    """``say`` writes a line into the job's log."""
+    """
+    Args:
+        say: writes a line into the job's log.
+        stepped: called when the program, and not the agent, has reported values.
+    """
 
-    def __init__(self, api: ApiClient, control: Control, spool: Spool, say: Callable[[str], None], mask: Mask) -> None:
+    def __init__(
+        self,
+        api: ApiClient,
+        control: Control,
+        spool: Spool,
+        say: Callable[[str], None],
+        mask: Mask,
+        stepped: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._stepped = stepped
         self._spool = spool
         self._say = say
         self._mask = mask
@@ -53,6 +66,8 @@ class MetricShipper:
         """
         if not records and not left_out:
             return
+        if any(record.kind == "user" for record in records):
+            self._stepped()
         records = [masked(record, self._mask) for record in records]
         with self._lock:
             if not self._open:

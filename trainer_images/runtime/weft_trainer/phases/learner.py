@@ -72,8 +72,10 @@ class Learner(Listener):
         self.log = LogShipper(
             api, control, Spool(self.folders.agent / LOG_SPOOL, api.instance), self.merged_log, spec.log, self.mask
         )
-        self.metrics = LearnerMetrics(config, spec, self.folders, api, control, watchdog, self.log.say, self.mask)
-        self.vitals = Vitals(self._wrote, self._dump_stacks, self._saved)
+        self.vitals = Vitals(self._wrote, self._dump_stacks, self._saved, self._look)
+        self.metrics = LearnerMetrics(
+            config, spec, self.folders, api, control, watchdog, self.log.say, self.mask, self.vitals.step
+        )
         self.tunnels = Tunnels(api, watchdog)
         self.heartbeat = Heartbeat(api, control, spec.heartbeat_seconds, watchdog.own, self.vitals, self.tunnels.asked)
         self.checkpoints: Checkpoints | None = None if spec.elastic else self.new_checkpoints(spec)
@@ -190,6 +192,13 @@ class Learner(Listener):
         with suppress(TrainerError, Fenced):  # an older API has no such call; the stacks are in the log
             self.api.stacks(request, self.mask.within(snapshot.report))
 
+    def _look(self, request: str) -> None:
+        from weft_trainer.program.looks import look  # psutil takes 20 ms
+
+        report = look(self._watchdog.own, self.folders.collectives, self.folders.model)
+        with suppress(TrainerError, Fenced):
+            self.api.stacks(request, self.mask.within(report))
+
 
 class _ProgramOutput:
     """The program's output is a sign of life, and goes to the log and to the metrics."""
@@ -202,6 +211,7 @@ class _ProgramOutput:
     def write(self, lines: Sequence[Line]) -> None:
         if lines:
             self._vitals.touch()
+            self._vitals.step()
         self._log.write(lines)
         self._metrics.said(lines)
 

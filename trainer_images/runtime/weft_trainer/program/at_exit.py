@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _MODULE = "torch.distributed.distributed_c10d"
+_HOROVOD = "horovod.torch.mpi_ops"
 _SECONDS = 5.0
 """Peers that have died may keep the group from ending. Then the program ends as it would without this."""
 
@@ -36,7 +37,7 @@ class _Finder:
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if name != _MODULE:
+        if name not in (_MODULE, _HOROVOD):
             return None
         from importlib.machinery import PathFinder
 
@@ -46,7 +47,8 @@ class _Finder:
 
             def exec_module(module: Any) -> None:
                 execute(module)
-                _keep_destroyed(module)
+                if name == _MODULE:
+                    _keep_destroyed(module)
                 _show_collectives(module)
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]

@@ -1,5 +1,6 @@
-"""Shows PyTorch's flight recorder to the agent: which collectives this process has entered. It is copied into the
-program's own environment, and imported when the program imports ``torch.distributed``.
+"""Shows the agent which collectives this process has entered, by PyTorch's flight recorder, and how many of Horovod's
+it has finished. It is copied into the program's own environment, and imported when the program imports
+``torch.distributed`` or Horovod.
 
 The flight recorder is in the process's memory, and no tool can read it from outside. A thread waits in the opening of a
 FIFO, where it costs nothing. When the agent opens the other end, the thread writes the recorder's entries to a file.
@@ -26,35 +27,69 @@ _serving: list[int] = []
 """The process whose thread waits: a forked child has the list and not the thread."""
 
 
+_finished = [0]
+"""Horovod's collectives that this process has finished."""
+
+
 def show_collectives(module: Any) -> None:
-    """Have the module ``torch.distributed.distributed_c10d`` start the thread with the first process group. Programs
-    that make none get no thread."""
+    """Have the module ``torch.distributed.distributed_c10d`` start the thread with the first process group, or
+    ``horovod.torch.mpi_ops`` with the first collective. Programs that have none get no thread."""
     folder = os.environ.get(FOLDER_VARIABLE)
     if not folder:
         return
+    if hasattr(module, "synchronize"):
+        _count(module, folder)
+    else:
+        _record(module, folder)
+
+
+def _count(module: Any, folder: str) -> None:
+    """Horovod has no recorder. Each of its collectives ends in ``synchronize``, where PyTorch's binding waits."""
+    import functools  # PyTorch has imported it
+
+    synchronize = module.synchronize
+
+    @functools.wraps(synchronize)
+    def counted(handle: Any) -> Any:
+        if os.getpid() not in _serving:
+            _quietly_serve(None, folder)
+        done = synchronize(handle)
+        _finished[0] += 1
+        return done
+
+    module.synchronize = counted
+
+
+def _record(module: Any, folder: str) -> None:
     import functools  # PyTorch has imported it
 
     init = module.init_process_group
 
     @functools.wraps(init)
     def init_process_group(*args: Any, **options: Any) -> Any:
-        try:  # noqa: SIM105 - contextlib may not be loaded
-            _serve(module, folder)
-        except Exception:  # noqa: S110 - the program trains all the same
-            pass
+        _quietly_serve(module, folder)
         return init(*args, **options)
 
     module.init_process_group = init_process_group
 
 
+def _quietly_serve(module: Any, folder: str) -> None:
+    try:  # noqa: SIM105 - contextlib may not be loaded
+        _serve(module, folder)
+    except Exception:  # noqa: S110 - the program trains all the same
+        pass
+
+
 def _serve(module: Any, folder: str) -> None:
+    """``module``: of PyTorch's process groups; None: only Horovod's count is shown."""
     if os.getpid() in _serving:
         return
-    library: Any = sys.modules["torch._C._distributed_c10d"]
-
-    dump = getattr(library, "_dump_fr_trace_json", None) or getattr(library, "_dump_nccl_trace_json", None)
-    if dump is None:  # an old PyTorch
-        return
+    dump = None
+    if module is not None:
+        library: Any = sys.modules["torch._C._distributed_c10d"]
+        dump = getattr(library, "_dump_fr_trace_json", None) or getattr(library, "_dump_nccl_trace_json", None)
+        if dump is None:  # an old PyTorch
+            return
     asked = os.path.join(folder, f"{os.getpid()}.asked")
     if os.path.lexists(asked):
         os.unlink(asked)
@@ -63,7 +98,7 @@ def _serve(module: Any, folder: str) -> None:
     threading.Thread(target=_answer, args=(module, dump, asked), name=THREAD, daemon=True).start()
 
 
-def _answer(module: Any, dump: Callable[[], bytes], asked: str) -> None:
+def _answer(module: Any, dump: Callable[[], bytes] | None, asked: str) -> None:
     import json
 
     answer = f"{asked.removesuffix('.asked')}.json"
@@ -71,12 +106,15 @@ def _answer(module: Any, dump: Callable[[], bytes], asked: str) -> None:
         while True:
             with open(asked, "rb") as pipe:
                 pipe.read()
-            world = module._world
-            groups = {str(world.pg_names[group]): sorted(ranks) for group, ranks in world.pg_group_ranks.items()}
-            rank = module.get_rank() if module.is_initialized() else None
-            head = json.dumps({"rank": rank, "groups": groups}).encode()
+            groups, rank, trace = {}, None, b""
+            if dump is not None:
+                world = module._world
+                groups = {str(world.pg_names[group]): sorted(ranks) for group, ranks in world.pg_group_ranks.items()}
+                rank = module.get_rank() if module.is_initialized() else None
+                trace = dump()
+            head = json.dumps({"rank": rank, "groups": groups, "finished": _finished[0]}).encode()
             with open(f"{answer}.new", "wb") as file:
-                file.write(head + b"\n" + dump())
+                file.write(head + b"\n" + trace)
             os.replace(f"{answer}.new", answer)
     except Exception:  # the folder is gone, or PyTorch has changed: the agent goes by the stacks
         return

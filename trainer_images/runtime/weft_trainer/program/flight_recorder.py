@@ -1,4 +1,5 @@
-"""Asks the program's processes for the entries of PyTorch's flight recorder (see ``program.collectives``)."""
+"""Asks the program's processes for the entries of PyTorch's flight recorder, and for Horovod's count (see
+``program.collectives``)."""
 
 from __future__ import annotations
 
@@ -37,8 +38,8 @@ def ask(folder: Path) -> set[int]:
 
 
 def answers(folder: Path, asked: set[int], seconds: float) -> dict[int, dict[str, Any]]:
-    """By process: ``rank``, ``groups`` and ``collectives`` of a report. Waits at most so long for those that are
-    late."""
+    """By process: ``rank``, ``groups``, ``collectives`` and ``finished`` of a report. Waits at most so long for those
+    that are late."""
     found: dict[int, dict[str, Any]] = {}
     end = time.monotonic() + seconds
     while True:
@@ -66,7 +67,10 @@ def _read(path: Path) -> bytes | None:
 def _entries(text: bytes) -> dict[str, Any]:
     try:
         head, _, trace = text.partition(b"\n")
-        about, entries = json.loads(head), json.loads(trace)["entries"]
+        about = json.loads(head)
+        if not trace:
+            return {"finished": int(about["finished"])}
+        entries = json.loads(trace)["entries"]
         groups = {str(name): list(map(int, ranks)) for name, ranks in about["groups"].items() if ranks}
         return {
             "rank": about["rank"],

@@ -94,8 +94,8 @@ def take(ignore: Collection[int], recorders: Path, code: Path) -> Snapshot:
     answers = flight_recorder.answers(recorders, asked, _RECORDER_SECONDS)
     for entry in processes:
         if (answer := answers.get(entry["pid"])) is not None:
-            rank = entry["rank"] if answer["rank"] is None else answer["rank"]
-            entry |= {**answer, "rank": rank, "recorded": True}
+            rank = entry["rank"] if answer.get("rank") is None else answer["rank"]
+            entry |= {**answer, "rank": rank, "recorded": "collectives" in answer}
     return Snapshot(lines, {"processes": _bounded(processes)})
 
 

@@ -70,9 +70,9 @@ class Heartbeat:
             asked = None
             try:
                 system = metrics.read()
-                answer = self._api.heartbeat(system, self._vitals.read(system), self._every)
+                answer = self._api.heartbeat(system, self._vitals.read(system, metrics.wrote), self._every)
                 self._answered = sent  # the API may have known better while it held the answer back
-                self._vitals.asked(answer.get("dump"))
+                self._vitals.asked(answer.get("dump"), answer.get("look"))
                 asked = answer.get("tunnels")
                 if answer.get("stop"):
                     grace = answer.get("grace_seconds")

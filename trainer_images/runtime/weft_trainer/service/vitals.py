@@ -1,4 +1,5 @@
-"""Whether the program makes progress: for how long it has been idle, and whether it has ever written anything."""
+"""Whether the program makes progress: for how long it has been idle, or has shown no step, and whether it has ever
+written anything."""
 
 from __future__ import annotations
 
@@ -19,25 +20,38 @@ class Vitals:
     Args:
         wrote: whether it has written into its folder, RESULT_DIR or CHECKPOINT_DIR.
         dump: writes the stacks of its processes into the log, and reports them for this request.
+        look: looks several times at its processes, and reports for this request whether they stand still.
         saved: when it wrote the checkpoint that is stored (seconds since the epoch); None: it has stored none.
     """
 
     def __init__(
-        self, wrote: Callable[[], bool], dump: Callable[[str], None], saved: Callable[[], float | None] = lambda: None
+        self,
+        wrote: Callable[[], bool],
+        dump: Callable[[str], None],
+        saved: Callable[[], float | None] = lambda: None,
+        look: Callable[[str], None] = lambda request: None,
     ) -> None:
         self._has_written = wrote
         self._dump = dump
         self._saved = saved
+        self._look = look
         self._running = False
         self._active_at = 0.0
+        self._stepped_at = 0.0
+        self._stepped = False
+        """Whether it has shown a step since it started."""
+        self._pause = 0.0
+        """The longest time between two signs of a step: how long it may be silent and alive."""
         self._wrote = False
-        self._dumped = ""
+        self._answered: set[str] = set()
+        """The requests for stacks and for looks."""
         self._dumping = self._dumped_since = False
         """Whether stacks are being read just now, and whether they were since the last heartbeat."""
 
     def begin(self) -> None:
         """The program starts."""
-        self._active_at = time.monotonic()
+        self._active_at = self._stepped_at = time.monotonic()
+        self._stepped = False
         self._running = True
 
     def end(self) -> None:
@@ -47,8 +61,20 @@ class Vitals:
         """The program has given a sign of life."""
         self._active_at = time.monotonic()
 
-    def read(self, system: dict[str, Any]) -> dict[str, Any]:
-        """The entries of a heartbeat; ``system`` holds the usage since the last heartbeat."""
+    def step(self) -> None:
+        """The program has shown that it gets on: by a line, a metric, or bytes on a disk."""
+        now = time.monotonic()
+        if self._stepped:  # what comes before the first step, such as imports, happens once
+            self._pause = max(self._pause, now - self._stepped_at)
+        self._stepped_at, self._stepped = now, True
+
+    def read(self, system: dict[str, Any], wrote: bool = False) -> dict[str, Any]:
+        """The entries of a heartbeat.
+
+        Args:
+            system: the usage since the last heartbeat.
+            wrote: whether a process has written to a disk since then.
+        """
         if not self._running:
             return {}
         gpu = max((card.get("percent", 0) for card in system.get("gpus", ())), default=0)
@@ -58,21 +84,31 @@ class Vitals:
         if cpu >= _BUSY_CPU or gpu >= _BUSY_GPU:
             self.touch()
         if not self._wrote and self._has_written():
-            self._wrote = True
+            self._wrote = wrote = True
             self.touch()
+        if wrote:
+            self.step()
         saved = self._saved()
         unsaved = {} if saved is None else {"saved_seconds": max(0.0, round(time.time() - saved, 3))}
-        return {"idle_seconds": round(time.monotonic() - self._active_at, 3), "wrote": self._wrote, **unsaved}
+        now = time.monotonic()
+        return {
+            "idle_seconds": round(now - self._active_at, 3),
+            "still_seconds": round(now - self._stepped_at, 3),
+            "pause_seconds": round(self._pause, 3),
+            "wrote": self._wrote,
+            **unsaved,
+        }
 
-    def asked(self, dump: str | None) -> None:
-        """A heartbeat's answer asks for stacks. Each value of ``dump`` asks once."""
-        if dump and dump != self._dumped and self._running:
-            self._dumped = dump
-            self._dumping = self._dumped_since = True
-            threading.Thread(target=self._show, args=(dump,), name="stacks", daemon=True).start()
+    def asked(self, dump: str | None, look: str | None = None) -> None:
+        """A heartbeat's answer asks for stacks, or for looks. Each value asks once."""
+        for request, answer in ((dump, self._dump), (look, self._look)):
+            if request and request not in self._answered and self._running and not self._dumping:
+                self._answered.add(request)
+                self._dumping = self._dumped_since = True
+                threading.Thread(target=self._show, args=(answer, request), name="stacks", daemon=True).start()
 
-    def _show(self, request: str) -> None:
+    def _show(self, answer: Callable[[str], None], request: str) -> None:
         try:
-            self._dump(request)
+            answer(request)
         finally:
             self._dumping = False
