@@ -21,7 +21,7 @@ from weft_api.http.problems import (
     responses,
 )
 from weft_api.jobs.schemas import SubmitBody
-from weft_api.learner.schemas import HeartbeatCall
+from weft_api.learner.schemas import HeartbeatCall, ReportCall
 from weft_api.logs.schemas import LogsCall
 from weft_api.metrics.schemas import MetricsCall
 
@@ -98,7 +98,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         tags=[{"name": name} for name in _TAGS],
     )
     schemas = document["components"]["schemas"]
-    for model in (ProblemBody, SubmitBody, HeartbeatCall, LogsCall, MetricsCall):
+    for model in (ProblemBody, SubmitBody, HeartbeatCall, LogsCall, MetricsCall, ReportCall):
         schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
         schemas.update(schema.pop("$defs", {}))
         schemas[schema["title"]] = schema

@@ -106,6 +106,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("phase", {"phase": "PROCESSING"}),
     ("heartbeat", {}),
     ("logs", {"sequence": 0, "lines": [{"t": 0, "s": "late"}]}),
+    ("report", {"logs": {"sequence": 0, "lines": [{"t": 0, "s": "late"}]}}),
     ("stacks", {"request": "x", "report": {}}),
     ("storing", {"exit_code": 0}),
     ("objects", {"space": "results", "op": "put", "keys": ["a"]}),
@@ -566,4 +567,6 @@ def test_a_heartbeat_whose_row_is_held_waits_without_holding_up_the_others(api: 
     calls = [HeartbeatCall(rank=agent.rank, instance=agent.instance) for agent in attempt.agents]
     with api.context.database.transaction() as session:
         session.scalars(select(Learner).where(Learner.attempt_id == attempt.id, Learner.rank == 0).with_for_update())
-        assert heartbeats._note(api.context, token, calls).keys() == {1}
+        with api.context.database.transaction() as beside:
+            noted = heartbeats.note_beats(api.context, beside, token, calls)
+        assert [rank for rank, _ in noted] == [1]

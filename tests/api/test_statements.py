@@ -44,6 +44,12 @@ class _Batches:
     def metrics(self, person: Person, agent: Agent, job_id: str) -> None:
         self._send(agent, "metrics", records=[RECORD])
 
+    def report(self, person: Person, agent: Agent, job_id: str) -> None:
+        logs = {"sequence": self._next, "lines": [LINE]}
+        metrics = {"sequence": self._next, "records": [RECORD]}
+        agent.post("report", heartbeat={}, logs=logs, metrics=metrics).raise_for_status()
+        self._next += 1
+
     def _send(self, agent: Agent, verb: str, **content: Any) -> None:
         agent.post(verb, sequence=self._next, **content).raise_for_status()
         self._next += 1
@@ -60,8 +66,9 @@ class _Batches:
         (_heartbeat, 9, 1),
         (_Batches().log, 14, 1),
         (_Batches().metrics, 10, 1),
+        (_Batches().report, 22, 1),
     ],
-    ids=["submit", "show", "list", "heartbeat", "logs", "metrics"],
+    ids=["submit", "show", "list", "heartbeat", "logs", "metrics", "report"],
 )
 def test_a_request_asks_no_more_often(
     api: Api, ann: Person, request_: Callable[[Person, Agent, str], None], statements: int, transactions: int

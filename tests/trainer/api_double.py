@@ -16,6 +16,7 @@ from typing import Any, Self
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 TOKEN = "weft_a_test"
+_REPORTED = ("heartbeat", "logs", "metrics")
 _PHASES = ["WAITING", "STARTED", "DOWNLOADING", "PROCESSING", "STORING", "EXITED"]
 
 
@@ -280,14 +281,32 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if operation in double.refuse:
                 raise double.refuse[operation]
-            answer = double.answer(operation, body)
+            answer = self._report(body) if operation == "report" else double.answer(operation, body)
         except Refused as refused:
             return self._problem(refused)
-        if double.lose[operation] > 0:
-            double.lose[operation] -= 1
+        done = {operation, *(body.keys() & set(_REPORTED) if operation == "report" else ())}
+        lost = [name for name in done if double.lose[name] > 0]
+        if lost:
+            double.lose.subtract(lost)
             self.close_connection = True
             return None
         return self._send(204, b"") if answer is None else self._send(200, json.dumps(answer).encode())
+
+    def _report(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Each part as the call of its name."""
+        double = self.server.double
+        double.calls["report"] += 1
+        answer: dict[str, Any] = {"heartbeat": None, "refused": {}}
+        for name in (name for name in _REPORTED if body.get(name) is not None):
+            try:
+                if name in double.refuse:
+                    raise double.refuse[name]
+                told = double.answer(name, {"rank": body["rank"], "instance": body["instance"], **body[name]})
+            except Refused as refused:
+                answer["refused"][name] = {"status": refused.status, "code": refused.code, "detail": refused.detail}
+            else:
+                answer |= {"heartbeat": told} if name == "heartbeat" else {}
+        return answer
 
     def _store(self, data: bytes | None = None) -> None:
         double = self.server.double

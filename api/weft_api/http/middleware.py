@@ -24,6 +24,7 @@ _QUIET = {
     "/api/v1/learner/heartbeat",
     "/api/v1/learner/logs",
     "/api/v1/learner/metrics",
+    "/api/v1/learner/report",
     "/api/v1/learner/peers",
     "/api/2.0/mlflow/runs/log-batch",
     "/api/2.0/mlflow/runs/log-metric",

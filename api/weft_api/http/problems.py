@@ -146,10 +146,15 @@ class Problem(HTTPException):
         self.problems = list(problems)
 
 
-def _document(kind: Kind, detail: str, problems: Sequence[FieldProblem] = ()) -> dict[str, Any]:
-    body = ProblemBody(
+def problem_body(kind: Kind, detail: str) -> ProblemBody:
+    """A problem as the API's answers have it."""
+    return ProblemBody(
         type=f"urn:weft:problem:{kind.code}", title=kind.title, status=kind.status, detail=clean(detail), code=kind.code
-    ).model_dump(exclude_none=True)
+    )
+
+
+def _document(kind: Kind, detail: str, problems: Sequence[FieldProblem] = ()) -> dict[str, Any]:
+    body = problem_body(kind, detail).model_dump(exclude_none=True)
     if problems:
         body["problems"] = [problem.model_dump(exclude_none=True) for problem in problems]
     return body

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
 from sqlalchemy import text
+from sqlalchemy.orm import Session
 
 from weft_api.access.attempts import AttemptToken
 from weft_api.context import Context, Shared
@@ -75,13 +76,21 @@ def take_in(context: Context, token: AttemptToken, bodies: Sequence[bytes]) -> l
             calls.append(validated(HeartbeatCall, parse_json(body)))
         except (Problem, RequestValidationError) as error:
             calls.append(error)
-    by_rank = {call.rank: call for call in calls if isinstance(call, HeartbeatCall)}
-    noted = _note(context, token, list(by_rank.values())) if by_rank else {}
-    return [call if isinstance(call, Exception) else _answer(context, token, call, by_rank, noted) for call in calls]
+    valid = [call for call in calls if isinstance(call, HeartbeatCall)]
+    with context.database.transaction() as session:
+        noted = note_beats(context, session, token, valid)
+    answers = iter(answer_beats(context, token, valid, noted))
+    return [call if isinstance(call, Exception) else next(answers) for call in calls]
 
 
-def _note(context: Context, token: AttemptToken, calls: Sequence[HeartbeatCall]) -> dict[int, Any]:
-    """The rows of the learners whose heartbeats are noted, by rank."""
+def note_beats(
+    context: Context, session: Session, token: AttemptToken, calls: Sequence[HeartbeatCall]
+) -> dict[tuple[int, str], Any]:
+    """The rows of the learners whose heartbeats are noted, by rank and instance."""
+    if not calls:
+        return {}
+    # Of a rank with several, the last.
+    calls = list({call.rank: call for call in calls}.values())
     told = {
         "ranks": [call.rank for call in calls],
         "instances": [call.instance for call in calls],
@@ -93,20 +102,21 @@ def _note(context: Context, token: AttemptToken, calls: Sequence[HeartbeatCall])
         "works": [service.works(call.system) for call in calls],
     }
     silence = context.settings.timings.silence
-    with context.database.transaction() as session:
-        rows = session.execute(_BEAT, {**told, "sha256": token.sha256, "silence": silence})
-        return {row.rank: row for row in rows}
+    instances = {call.rank: call.instance for call in calls}
+    rows = session.execute(_BEAT, {**told, "sha256": token.sha256, "silence": silence})
+    return {(row.rank, instances[row.rank]): row for row in rows}
 
 
-def _answer(
-    context: Context,
-    token: AttemptToken,
-    call: HeartbeatCall,
-    by_rank: dict[int, HeartbeatCall],
-    noted: dict[int, Any],
-) -> HeartbeatAnswer | Exception:
-    row = noted.get(call.rank)
-    if row is not None and by_rank[call.rank].instance == call.instance:
+def answer_beats(
+    context: Context, token: AttemptToken, calls: Sequence[HeartbeatCall], noted: Mapping[tuple[int, str], Any]
+) -> list[HeartbeatAnswer | Exception]:
+    """The answers to heartbeats. Those that :func:`note_beats` has left out are noted now, each in a transaction of its
+    own; the transaction of :func:`note_beats` has been committed."""
+    return [_answer(context, token, call, noted.get((call.rank, call.instance))) for call in calls]
+
+
+def _answer(context: Context, token: AttemptToken, call: HeartbeatCall, row: Any) -> HeartbeatAnswer | Exception:
+    if row is not None:
         return service.heartbeat_answer(context, row.stop_requested_at, row.grace_seconds, row.stalled_at, row.look_at)
     try:
         return service.heartbeat(context, token, call)

@@ -11,11 +11,12 @@ from weft_api.access.attempts import AttemptToken, attempt_token, attempt_token_
 from weft_api.context import Context
 from weft_api.http import bodies
 from weft_api.http.audited import unaudited
-from weft_api.http.bodies import MIB
 from weft_api.http.direct import DirectRoute
 from weft_api.http.problems import LOG_FULL, STALE_ATTEMPT, TOO_LARGE, TOO_MANY_LINES, responses
+from weft_api.learner.combined import LOG_BYTES, METRIC_BYTES
+from weft_api.learner.combined import accept as accept_report
 from weft_api.learner.heartbeats import accept as accept_heartbeat
-from weft_api.learner.schemas import HeartbeatAnswer, TunnelCall
+from weft_api.learner.schemas import HeartbeatAnswer, ReportAnswer, TunnelCall
 from weft_api.logs.ingest import accept as accept_logs
 from weft_api.metrics.ingest import accept as accept_metrics
 from weft_api.streaming.tunnels import TUNNELS
@@ -95,7 +96,7 @@ async def logs(request: Request) -> Response:
     (`limits.log_lines_per_second`, `limits.log_bytes_per_second`); send the batch again later. `409` means that the
     job's log is full and accepts no more lines."""
     context, token = _caller(request)
-    body = await bodies.read(request, 8 * MIB, "a batch of log lines")  # 1 MiB of text, in JSON's escapes
+    body = await bodies.read(request, LOG_BYTES, "a batch of log lines")
     accepted = await accept_logs(context, token, body)
     note(job=accepted.job_id, attempt=accepted.attempt)
     return Response(status_code=204)
@@ -111,7 +112,28 @@ async def logs(request: Request) -> Response:
 async def metrics(request: Request) -> Response:
     """A repeated call changes nothing. A call may have 20,000 values and 2 MiB."""
     context, token = _caller(request)
-    body = await bodies.read(request, 2 * MIB, "a batch of metrics")  # 1 MiB, in JSON's escapes
+    body = await bodies.read(request, METRIC_BYTES, "a batch of metrics")
     accepted = await accept_metrics(context, token, body)
     note(job=accepted.job_id, attempt=accepted.attempt)
     return Response(status_code=204)
+
+
+@router.post(
+    "/report",
+    summary="Send a heartbeat, log lines and metrics in one call",
+    response_model=ReportAnswer,
+    responses=responses(TOO_LARGE),
+    openapi_extra=_documented("ReportCall"),
+)
+async def report(request: Request) -> Response:
+    """Each part means what it means in a call of its own. The server stores all parts in one transaction. If it refuses
+    a part, it takes in the others all the same, and `refused` in the answer names the part.
+
+    If the server holds back the answer to an earlier heartbeat of this learner, a heartbeat in a report prolongs the
+    wait."""
+    context, token = _caller(request)
+    taken = await accept_report(context, token, await bodies.read(request, LOG_BYTES + METRIC_BYTES, "a report"))
+    note(job=taken.job_id, attempt=taken.attempt)
+    if taken.answer.heartbeat is not None:
+        TUNNELS.of(context).prolong(token.sha256, taken.rank)
+    return Response(taken.answer.model_dump_json(), media_type="application/json")

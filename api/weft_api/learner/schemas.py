@@ -8,7 +8,19 @@ from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from weft_api.access.learner_calls import LearnerCall, Storable, call_examples
+from weft_api.http.problems import ProblemBody
+from weft_api.logs.schemas import LogBatch
+from weft_api.metrics.schemas import RECORD, MetricRecords
 from weft_core.hangs.report import Report
+
+_HEARTBEAT: dict[str, Any] = {
+    "system": {"cpu_percent": 97.5, "memory_bytes": 734003200, "gpus": []},
+    "idle_seconds": 0,
+    "still_seconds": 2.5,
+    "pause_seconds": 34,
+    "wrote": True,
+    "saved_seconds": 41.5,
+}
 
 
 class StartCall(LearnerCall):
@@ -95,15 +107,8 @@ class PhaseCall(LearnerCall):
     )
 
 
-class HeartbeatCall(LearnerCall):
-    model_config = call_examples(
-        system={"cpu_percent": 97.5, "memory_bytes": 734003200, "gpus": []},
-        idle_seconds=0,
-        still_seconds=2.5,
-        pause_seconds=34,
-        wrote=True,
-        saved_seconds=41.5,
-    )
+class Heartbeat(BaseModel):
+    """What a heartbeat says about a learner."""
 
     system: dict[str, Any] | None = Field(default=None, description="The learner's use of CPU, memory and GPUs.")
     idle_seconds: float | None = Field(
@@ -133,6 +138,24 @@ class HeartbeatCall(LearnerCall):
         description="How long ago CHECKPOINT_DIR was in the state that is stored. Null if the learner has stored "
         "nothing.",
     )
+
+
+class HeartbeatCall(LearnerCall, Heartbeat):
+    model_config = call_examples(**_HEARTBEAT)
+
+
+class ReportCall(LearnerCall):
+    """All that an agent has for the server. Each part is optional."""
+
+    model_config = call_examples(
+        heartbeat=_HEARTBEAT,
+        logs={"sequence": 0, "lines": [{"t": 1769847309018, "s": "epoch 1: loss 0.412"}]},
+        metrics={"sequence": 0, "records": [RECORD]},
+    )
+
+    heartbeat: Heartbeat | None = None
+    logs: LogBatch | None = None
+    metrics: MetricRecords | None = None
 
 
 class StacksCall(LearnerCall):
@@ -314,6 +337,36 @@ class HeartbeatAnswer(BaseModel):
         description="Look at all processes several times, and report whether they stand still, once for each value.",
     )
     tunnels: list[TunnelCall] = []
+
+
+class ReportAnswer(BaseModel):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "heartbeat": {"stop": False, "grace_seconds": None, "dump": None, "tunnels": []},
+                    "refused": {
+                        "logs": {
+                            "type": "urn:weft:problem:too_many_lines",
+                            "title": "The job logs too fast",
+                            "status": 429,
+                            "detail": "it may log 10000 lines and 2097152 bytes a second",
+                            "code": "too_many_lines",
+                        }
+                    },
+                }
+            ]
+        }
+    )
+
+    heartbeat: HeartbeatAnswer | None = Field(
+        default=None, description="The answer to the report's heartbeat; null if the report has none."
+    )
+    refused: dict[Literal["heartbeat", "logs", "metrics"], ProblemBody] = Field(
+        default_factory=dict,
+        description="The parts that the server has not taken in, and why. It has taken in all others. `status` means "
+        "what it means as the status of the call with this part alone.",
+    )
 
 
 class StoringAnswer(BaseModel):

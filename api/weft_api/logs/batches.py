@@ -20,13 +20,16 @@ class Batch:
 
 
 def parse_batch(data: bytes) -> Batch:
-    """Parse the JSON of a LogsCall by hand. Programs do not always print UTF-8, and no line may be lost for that
-    reason.
+    """Parse the JSON of a LogsCall. Raises Problem, RequestValidationError."""
+    return read_batch(parse_json(data))
+
+
+def read_batch(call: Any) -> Batch:
+    """Read a LogsCall by hand. Programs do not always print UTF-8, and no line may be lost for that reason.
 
     Raises:
-        Problem, RequestValidationError: it is not valid.
+        RequestValidationError: it is not valid.
     """
-    call = parse_json(data)
     found = _lines(call) if isinstance(call, dict) else None
     if found is not None:
         body, times = found

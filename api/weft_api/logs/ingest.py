@@ -20,7 +20,7 @@ from weft_api.streaming.batch_queue import BatchQueue
 from weft_api.telemetry import METRICS
 from weft_core.log_archive import pack_times
 from weft_core.settings import LimitSettings
-from weft_core.store.models import Attempt, LogChunk, LogCursor, LogSource
+from weft_core.store.models import Attempt, Job, LogChunk, LogCursor, LogSource
 
 _CATCH_UP = 5
 """How much faster than its job may log an agent may send: it may have been cut off for a while."""
@@ -67,46 +67,69 @@ def take_in(context: Context, token: AttemptToken, calls: Sequence[bytes]) -> li
 
 
 def _append(context: Context, token: AttemptToken, batches: Sequence[Batch], late: bool) -> list[Accepted | Exception]:
-    limits = context.settings.limits
     with context.database.transaction() as session:
         job, attempt = late_fence(session, token) if late else fence(session, token, change=False)
         granted = granted_learners(session, attempt, [(batch.head.rank, batch.head.instance) for batch in batches])
-        # The counter row is the lock: lines get their numbers in the order in which they are committed.
-        locked = select(LogCursor, func.now()).where(LogCursor.job_id == job.id).with_for_update()
-        cursor, now = session.execute(locked).one()
-        ranks = {batch.head.rank for batch in batches}
-        of_attempt = (LogSource.job_id == job.id) & (LogSource.attempt == attempt.n)
-        known = session.execute(
-            select(LogSource.rank, LogSource.next_sequence).where(of_attempt, LogSource.rank.in_(ranks))
-        )
-        following = ChainMap({}, {row.rank: row.next_sequence for row in known})
-        chunks: list[LogChunk] = []
-        outcomes: list[Accepted | Exception] = []
-        for batch, refusal in zip(batches, granted, strict=True):
-            head = batch.head
-            if refusal is not None:
-                outcomes.append(refusal)
-                continue
-            # One that was taken in before changes nothing.
-            if batch.times and head.sequence >= following.get(head.rank, 0):
-                try:
-                    chunks.append(_chunk(cursor, now, limits, batch, attempt))
-                except Problem as error:
-                    outcomes.append(error)
-                    continue
+        own = [batch for batch, refusal in zip(batches, granted, strict=True) if refusal is None]
+        refused, chunks = append(session, job, attempt, own, context.settings.limits)
+    announce(context, job.id, chunks)
+    told = iter(refused)
+    return [refusal or next(told) or Accepted(job.id, attempt.n) for refusal in granted]
+
+
+def append(
+    session: Session, job: Job, attempt: Attempt, batches: Sequence[Batch], limits: LimitSettings
+) -> tuple[list[Problem | None], list[LogChunk]]:
+    """Append batches to the job's log. A batch that was taken in before, or has no line, changes nothing.
+
+    Args:
+        session: the transaction that has fenced the attempt.
+        job: the job.
+        attempt: the attempt whose learners send the batches.
+        batches: each from the agent that holds its rank's start grant.
+        limits: the settings.
+
+    Returns:
+        The refusal of each batch (log_full, too_many_lines) or None, and what is new, for :func:`announce`.
+    """
+    if not batches:
+        return [], []
+    # The counter row is the lock: lines get their numbers in the order in which they are committed.
+    locked = select(LogCursor, func.now()).where(LogCursor.job_id == job.id).with_for_update()
+    cursor, now = session.execute(locked).one()
+    ranks = {batch.head.rank for batch in batches}
+    of_attempt = (LogSource.job_id == job.id) & (LogSource.attempt == attempt.n)
+    known = session.execute(
+        select(LogSource.rank, LogSource.next_sequence).where(of_attempt, LogSource.rank.in_(ranks))
+    )
+    following = ChainMap({}, {row.rank: row.next_sequence for row in known})
+    chunks: list[LogChunk] = []
+    refused: list[Problem | None] = []
+    for batch in batches:
+        head = batch.head
+        refusal = None
+        if batch.times and head.sequence >= following.get(head.rank, 0):
+            try:
+                chunks.append(_chunk(cursor, now, limits, batch, attempt))
                 following[head.rank] = head.sequence + 1
-            outcomes.append(Accepted(job.id, attempt.n))
-        if chunks:
-            session.add_all(chunks)
-            _note_sources(session, attempt, following.maps[0])
-            check_rules(session, job, chunks)
-            if attempt.ended_at is not None:
-                attempt.logs_due = func.now()
+            except Problem as error:
+                refusal = error
+        refused.append(refusal)
+    if chunks:
+        session.add_all(chunks)
+        _note_sources(session, attempt, following.maps[0])
+        check_rules(session, job, chunks)
+        if attempt.ended_at is not None:
+            attempt.logs_due = func.now()
+    return refused, chunks
+
+
+def announce(context: Context, job_id: str, chunks: Sequence[LogChunk]) -> None:
+    """Count what :func:`append` has added, and wake the log's followers. The transaction has been committed."""
     if chunks:
         METRICS.of(context).log_lines.inc(sum(chunk.lines for chunk in chunks))
         METRICS.of(context).log_bytes.inc(sum(len(chunk.body) for chunk in chunks))
-        context.wake.logs(job.id)
-    return outcomes
+        context.wake.logs(job_id)
 
 
 def _chunk(cursor: LogCursor, now: datetime, limits: LimitSettings, batch: Batch, attempt: Attempt) -> LogChunk:

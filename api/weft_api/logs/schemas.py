@@ -83,15 +83,28 @@ class LogLineIn(BaseModel):
     s: Storable
 
 
-class LogsHead(LearnerCall):
-    """A call with log lines, without the lines."""
-
-    sequence: int = Field(
+BatchNumber = Annotated[
+    int,
+    Field(
         ge=0,
         le=2**53,
         description="Number of the batch among those of this agent in this attempt, from 0 and without gaps. A batch "
         "with a lower number than the last batch is a repetition and changes nothing.",
-    )
+    ),
+]
+
+
+class LogBatch(BaseModel):
+    """Log lines in a report."""
+
+    sequence: BatchNumber
+    lines: list[LogLineIn] = Field(max_length=MOST_LINES)
+
+
+class LogsHead(LearnerCall):
+    """A call with log lines, without the lines."""
+
+    sequence: BatchNumber
     late: bool = Field(
         default=False,
         description="An agent that has died left the batch unsent. The server accepts such a batch for a day after the "

@@ -63,7 +63,7 @@ def take_in(context: Context, token: AttemptToken, bodies: Sequence[bytes]) -> l
     calls: dict[int, MetricsCall] = {}
     for number, body in enumerate(bodies):
         try:
-            calls[number] = _read(body)
+            calls[number] = read_call(parse_json(body))
         except (Problem, RequestValidationError) as error:
             outcomes[number] = error
     if calls:
@@ -74,9 +74,8 @@ def take_in(context: Context, token: AttemptToken, bodies: Sequence[bytes]) -> l
     return [outcomes[number] for number in range(len(bodies))]
 
 
-def _read(body: bytes) -> MetricsCall:
-    """Raises Problem, RequestValidationError."""
-    told = parse_json(body)
+def read_call(told: Any) -> MetricsCall:
+    """A MetricsCall from its JSON. Raises Problem, RequestValidationError."""
     records = told.get("records") if isinstance(told, dict) else None
     values = sum(_size(record) for record in records) if isinstance(records, list) else 0
     if values > MOST_VALUES:  # before each of them is looked at
@@ -93,19 +92,36 @@ def _size(record: Any) -> int:
 
 
 def _append(context: Context, token: AttemptToken, calls: Sequence[MetricsCall]) -> list[Accepted | Exception]:
-    limits = context.settings.limits
     with context.database.transaction() as session:
         job, attempt = fence(session, token, change=False)
         granted = granted_learners(session, attempt, [(call.rank, call.instance) for call in calls])
-        cursor = lock_cursor(session, job)
-        learners = _learners(session, attempt, calls)
-        new: list[tuple[int, Sequence[RecordIn]]] = []
-        for call, refusal in zip(calls, granted, strict=True):
-            if refusal is None and call.sequence >= learners[call.rank].metrics_next:
-                learners[call.rank].metrics_next = call.sequence + 1
-                new.append((call.rank, call.records))
-        append(session, job, cursor, attempt.n, new, limits)
+        own = [call for call, refusal in zip(calls, granted, strict=True) if refusal is None]
+        take_calls(session, job, attempt, own, context.settings.limits)
         return [refusal or Accepted(job.id, attempt.n) for refusal in granted]
+
+
+def take_calls(
+    session: Session, job: Job, attempt: Attempt, calls: Sequence[MetricsCall], limits: LimitSettings
+) -> None:
+    """Append the records of calls that are new.
+
+    Args:
+        session: the transaction that has fenced the attempt.
+        job: the job.
+        attempt: the attempt whose learners send the calls.
+        calls: each from the agent that holds its rank's start grant.
+        limits: the settings.
+    """
+    if not calls:
+        return
+    cursor = lock_cursor(session, job)
+    learners = _learners(session, attempt, calls)
+    new: list[tuple[int, Sequence[RecordIn]]] = []
+    for call in calls:
+        if call.sequence >= learners[call.rank].metrics_next:
+            learners[call.rank].metrics_next = call.sequence + 1
+            new.append((call.rank, call.records))
+    append(session, job, cursor, attempt.n, new, limits)
 
 
 def append(

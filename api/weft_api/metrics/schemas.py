@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from weft_api.access.learner_calls import LATEST, LearnerCall, call_examples
 
 _T = 1769847309018
-_RECORD: dict[str, Any] = {
+RECORD: dict[str, Any] = {
     "t": _T,
     "kind": "user",
     "group": "train",
@@ -104,7 +104,7 @@ class QueryAnswer(BaseModel):
 class RecordView(BaseModel):
     """A record as the training reported it."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"rindex": 1, "attempt": 1, "learner": 1, **_RECORD}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"rindex": 1, "attempt": 1, "learner": 1, **RECORD}]})
 
     rindex: int = Field(
         description="The record's number in the job, from 1. The records of all learners count together."
@@ -124,7 +124,7 @@ class RecordView(BaseModel):
 class RecordPage(BaseModel):
     model_config = ConfigDict(
         json_schema_extra={
-            "examples": [{"records": [{"rindex": 1, "attempt": 1, "learner": 1, **_RECORD}], "total": 1200}]
+            "examples": [{"records": [{"rindex": 1, "attempt": 1, "learner": 1, **RECORD}], "total": 1200}]
         }
     )
 
@@ -172,7 +172,7 @@ Kind = Annotated[
 class RecordIn(BaseModel):
     """Values that were measured together. Numbers, and the strings `nan`, `inf` and `-inf`, become points of series."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_RECORD]})
+    model_config = ConfigDict(json_schema_extra={"examples": [RECORD]})
 
     t: int = Field(ge=0, le=LATEST, description="Milliseconds since the epoch, by the learner's clock.")
     kind: Literal["user", "system"] = "user"
@@ -184,11 +184,9 @@ class RecordIn(BaseModel):
     )
 
 
-class MetricsCall(LearnerCall):
+class MetricRecords(BaseModel):
     """Metric records of a learner. The server cuts values that are too long or too many in a record instead of refusing
     the call: no training waits until its metrics are in order."""
-
-    model_config = call_examples(sequence=0, records=[_RECORD])
 
     sequence: int = Field(
         ge=0,
@@ -198,3 +196,7 @@ class MetricsCall(LearnerCall):
         "nothing.",
     )
     records: list[RecordIn] = Field(max_length=2000)
+
+
+class MetricsCall(LearnerCall, MetricRecords):
+    model_config = call_examples(sequence=0, records=[RECORD])

@@ -52,13 +52,24 @@ class Tunnel:
         return {"id": self.id, "kind": self.kind}
 
 
+@dataclass(eq=False)
+class _Held:
+    """A heartbeat whose answer is held back."""
+
+    called: asyncio.Future[dict[str, str]]
+    limit: asyncio.Timeout
+    seconds: float
+    """For how long it may be held back after the learner's last heartbeat."""
+    begun: float
+
+
 class Tunnels:
     """Of one process. Used from the event loop only."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._limits = context.settings.limits
-        self._held: dict[tuple[str, int], asyncio.Future[dict[str, str]]] = {}
+        self._held: dict[tuple[str, int], _Held] = {}
         self._waiting: dict[str, Tunnel] = {}
         self._open: Counter[str] = Counter()
         self._redis: redis.asyncio.Redis | None = None
@@ -71,24 +82,32 @@ class Tunnels:
         if self._closing:
             return []
         WAKEUPS.of(self._context).hear(_CHANNEL, self._heard)
-        called: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
-        self._held[attempt, rank] = called
+        loop = asyncio.get_running_loop()
+        held = _Held(loop.create_future(), asyncio.timeout(min(seconds, _LONGEST_HOLD)), seconds, loop.time())
+        self._held[attempt, rank] = held
         try:
-            async with asyncio.timeout(min(seconds, _LONGEST_HOLD)):
-                call = await called
+            async with held.limit:
+                call = await held.called
                 return [call] if call else []
         except TimeoutError:
             return []
         finally:
-            if self._held.get((attempt, rank)) is called:
+            if self._held.get((attempt, rank)) is held:
                 del self._held[attempt, rank]
+
+    def prolong(self, attempt: str, rank: int) -> None:
+        """The learner has just sent another heartbeat: its held one need not be answered yet."""
+        held = self._held.get((attempt, rank))
+        if held is not None and not held.called.done() and not held.limit.expired():
+            now = asyncio.get_running_loop().time()
+            held.limit.reschedule(min(now + held.seconds, held.begun + _LONGEST_HOLD))
 
     def release(self) -> None:
         """The process is being stopped: answer all heartbeats."""
         self._closing = True
-        for called in self._held.values():
-            if not called.done():
-                called.set_result({})
+        for held in self._held.values():
+            if not held.called.done():
+                held.called.set_result({})
 
     # --- for users ---
 
@@ -182,10 +201,10 @@ class Tunnels:
         self._ring(told["attempt"], told["rank"], told["call"])
 
     def _ring(self, attempt: str, rank: int, call: dict[str, str]) -> bool:
-        called = self._held.get((attempt, rank))
-        if called is None or called.done():
+        held = self._held.get((attempt, rank))
+        if held is None or held.called.done():
             return False
-        called.set_result(call)
+        held.called.set_result(call)
         return True
 
 

@@ -16,6 +16,7 @@ from weft_trainer.control import Control
 from weft_trainer.log.shipper import LogShipper
 from weft_trainer.service.client import ApiClient
 from weft_trainer.service.mask import Mask
+from weft_trainer.service.reporter import Reporter
 from weft_trainer.service.spool import Batch, Spool
 from weft_trainer.spec import LogSpec
 
@@ -106,7 +107,13 @@ class _Heard:
 def test_what_is_left_out_as_the_flood_ends_is_told(tmp_path: Path) -> None:
     heard = _Heard()
     log = LogShipper(
-        cast(ApiClient, heard), Control(), Spool(tmp_path / "spool", "one"), tmp_path / "log", LogSpec(), Mask([])
+        cast(ApiClient, heard),
+        cast(Reporter, heard),
+        Control(),
+        Spool(tmp_path / "spool", "one"),
+        tmp_path / "log",
+        LogSpec(),
+        Mask([]),
     )
     log.start()
     log.leave_out(b"".join(b"%d\n" % number for number in range(100)))  # as after a flood that is over by now

@@ -23,8 +23,11 @@ from weft_trainer.metrics.limiter import Limiter
 from weft_trainer.metrics.records import Record, encode
 from weft_trainer.metrics.shipper import MetricShipper
 from weft_trainer.service.client import ApiClient
+from weft_trainer.service.heartbeat import Heartbeat
 from weft_trainer.service.mask import Mask
+from weft_trainer.service.reporter import Reporter
 from weft_trainer.service.spool import METRIC_BATCH_BYTES, Spool
+from weft_trainer.service.vitals import Vitals
 
 
 def python(code: str) -> str:
@@ -228,13 +231,20 @@ def test_the_file_that_is_written_to_is_put_aside_with_no_line_lost(
     assert not path.with_suffix(".old").exists()
 
 
+def nowhere() -> Reporter:
+    """Its API is away."""
+    control = Control()
+    api = ApiClient("http://127.0.0.1:9", "token", 0, "me", control)
+    vitals = Vitals(lambda: False, lambda request: None)
+    return Reporter(api, Heartbeat(api, control, 3.0, [], vitals, lambda asked: None))
+
+
 def test_a_disk_that_is_full_stops_metrics_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(self: Spool, lines: Iterable[bytes]) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     said: list[str] = []
-    api = ApiClient("http://127.0.0.1:9", "token", 0, "me", Control())
-    shipper = MetricShipper(api, Control(), Spool(tmp_path, "me"), said.append, Mask([]))
+    shipper = MetricShipper(nowhere(), Control(), Spool(tmp_path, "me"), said.append, Mask([]))
     shipper.start()
     with monkeypatch.context() as patched:
         patched.setattr(Spool, "append", full)
@@ -248,9 +258,7 @@ def test_a_disk_that_is_full_stops_metrics_and_nothing_else(tmp_path: Path, monk
 @pytest.mark.parametrize("names", [[f"{n:x}" for n in range(40_000)], ["a"]])
 def test_no_batch_has_more_values_than_the_api_takes(tmp_path: Path, names: list[str]) -> None:
     spool = Spool(tmp_path, "me", METRIC_BATCH_BYTES)
-    shipper = MetricShipper(
-        ApiClient("http://127.0.0.1:9", "token", 0, "me", Control()), Control(), spool, print, Mask([])
-    )
+    shipper = MetricShipper(nowhere(), Control(), spool, print, Mask([]))
     for step in range(40_000 // len(names)):
         shipper.write([Record(step, dict.fromkeys(names, 1))])
     sizes = []

@@ -22,6 +22,7 @@ from weft_trainer.log.limits import Gate
 from weft_trainer.log.lines import Line
 from weft_trainer.service.client import ApiClient
 from weft_trainer.service.mask import Mask
+from weft_trainer.service.reporter import Reporter
 from weft_trainer.service.shipper import Shipper
 from weft_trainer.service.spool import Batch, Spool
 from weft_trainer.spec import LogSpec
@@ -40,12 +41,21 @@ _CLOSING_SECONDS = 10.0
 class LogShipper:
     """Thread-safe."""
 
-    def __init__(self, api: ApiClient, control: Control, spool: Spool, merged: Path, spec: LogSpec, mask: Mask) -> None:
+    def __init__(
+        self,
+        api: ApiClient,
+        reporter: Reporter,
+        control: Control,
+        spool: Spool,
+        merged: Path,
+        spec: LogSpec,
+        mask: Mask,
+    ) -> None:
         self._api = api
         self._spool = spool
         self._spec = spec
         self._mask = mask
-        self._shipper = Shipper(spool, api.logs, control, _LINGER, self._refused, "logs")
+        self._shipper = Shipper(spool, reporter.logs, control, _LINGER, self._refused, "logs")
         self._merged = _MergedLog(merged, spec.file_bytes)
         self._gate = Gate(spec)
         self._lock = threading.Lock()

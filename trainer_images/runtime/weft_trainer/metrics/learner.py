@@ -20,8 +20,8 @@ from weft_trainer.metrics.regex import RegexExtractor
 from weft_trainer.metrics.sampler import SystemSampler
 from weft_trainer.metrics.shipper import MetricShipper
 from weft_trainer.metrics.tensorboard import EventFiles, is_event_file
-from weft_trainer.service.client import ApiClient
 from weft_trainer.service.mask import Mask
+from weft_trainer.service.reporter import Reporter
 from weft_trainer.service.spool import METRIC_BATCH_BYTES, Spool
 from weft_trainer.spec import LearnerSpec
 
@@ -43,7 +43,8 @@ class LearnerMetrics:
         config: Config,
         spec: LearnerSpec,
         folders: Folders,
-        api: ApiClient,
+        reporter: Reporter,
+        instance: str,
         control: Control,
         watchdog: Watchdog,
         say: Callable[[str], None],
@@ -55,8 +56,8 @@ class LearnerMetrics:
         self._spec = spec
         self._folders = folders
         self._say = say
-        spool = Spool(folders.agent / SPOOL, api.instance, METRIC_BATCH_BYTES)
-        self._shipper = MetricShipper(api, control, spool, say, mask, stepped)
+        spool = Spool(folders.agent / SPOOL, instance, METRIC_BATCH_BYTES)
+        self._shipper = MetricShipper(reporter, control, spool, say, mask, stepped)
         self._sampler = SystemSampler(
             self._shipper, spec.system_metrics_seconds, watchdog.own, [config.workdir], spec.memory
         )

@@ -10,8 +10,8 @@ from weft_trainer.control import Control
 from weft_trainer.errors import ApiError
 from weft_trainer.metrics.limiter import Limiter
 from weft_trainer.metrics.records import Record, encode, masked
-from weft_trainer.service.client import ApiClient
 from weft_trainer.service.mask import Mask
+from weft_trainer.service.reporter import Reporter
 from weft_trainer.service.shipper import Shipper
 from weft_trainer.service.spool import Spool
 
@@ -29,19 +29,20 @@ class MetricShipper:
 
     def __init__(
         self,
-        api: ApiClient,
+        reporter: Reporter,
         control: Control,
         spool: Spool,
         say: Callable[[str], None],
         mask: Mask,
         stepped: Callable[[], None] = lambda: None,
     ) -> None:
+        self._reporter = reporter
         self._stepped = stepped
         self._spool = spool
         self._say = say
         self._mask = mask
         self._limiter = Limiter(say)
-        self._shipper = Shipper(spool, api.metrics, control, _LINGER, self._refused, "metrics-sender")
+        self._shipper = Shipper(spool, reporter.metrics, control, _LINGER, self._refused, "metrics-sender")
         self._lock = threading.Lock()
         self._names: set[tuple[str, str]] = set()
         """Group and name of each metric that was written by a source that does not yield."""
@@ -85,6 +86,7 @@ class MetricShipper:
         with self._lock:
             if self._open:
                 self._append(self._limiter.finish())
+        self._reporter.hurry()
         return self._shipper.flush(deadline)
 
     def _noted(self, records: Sequence[Record]) -> Sequence[Record]:

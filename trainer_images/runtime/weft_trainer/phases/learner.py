@@ -33,6 +33,7 @@ from weft_trainer.service.client import ApiClient
 from weft_trainer.service.heartbeat import Heartbeat
 from weft_trainer.service.identity import keep_token
 from weft_trainer.service.mask import Mask, secrets_in, secrets_of
+from weft_trainer.service.reporter import Reporter
 from weft_trainer.service.spool import Spool
 from weft_trainer.service.vitals import Vitals
 from weft_trainer.spec import LearnerSpec, S3Location
@@ -69,15 +70,31 @@ class Learner(Listener):
         if spec.identity is not None:
             keep_token(spec.identity, self.folders.identity, api.identity_token, self.mask)
         self.merged_log = self.folders.agent / "training-log.txt"
-        self.log = LogShipper(
-            api, control, Spool(self.folders.agent / LOG_SPOOL, api.instance), self.merged_log, spec.log, self.mask
-        )
         self.vitals = Vitals(self._wrote, self._dump_stacks, self._saved, self._look)
-        self.metrics = LearnerMetrics(
-            config, spec, self.folders, api, control, watchdog, self.log.say, self.mask, self.vitals.step
-        )
         self.tunnels = Tunnels(api, watchdog)
         self.heartbeat = Heartbeat(api, control, spec.heartbeat_seconds, watchdog.own, self.vitals, self.tunnels.asked)
+        reporter = Reporter(api, self.heartbeat)
+        self.log = LogShipper(
+            api,
+            reporter,
+            control,
+            Spool(self.folders.agent / LOG_SPOOL, api.instance),
+            self.merged_log,
+            spec.log,
+            self.mask,
+        )
+        self.metrics = LearnerMetrics(
+            config,
+            spec,
+            self.folders,
+            reporter,
+            api.instance,
+            control,
+            watchdog,
+            self.log.say,
+            self.mask,
+            self.vitals.step,
+        )
         self.checkpoints: Checkpoints | None = None if spec.elastic else self.new_checkpoints(spec)
         """None in an elastic job, unless this learner leads a round."""
         self.job_folder = JobFolder(self.folders.model, config.workdir)

@@ -22,6 +22,8 @@ _LONGEST_PAUSE = 5.0
 _ABORT_SECONDS = 10.0
 _LONGEST_REASON = 2000
 _STACKS_SECONDS = 60.0
+_HELD_LONGER = 20.0
+"""Seconds by which the answer to a heartbeat may come later than the agent asks for."""
 _AGAIN = (408, 425, 429)
 
 
@@ -87,15 +89,26 @@ class ApiClient:
         }
         self._post("phase", {"phase": "PROCESSING", "kept": kept})
 
-    def heartbeat(self, system: dict[str, Any], vitals: dict[str, Any], wait: float) -> dict[str, Any]:
+    def heartbeat(self, content: dict[str, Any], wait: float) -> dict[str, Any]:
         """A single try: the next heartbeat is the better repetition.
 
         Args:
-            wait: seconds for which the API may hold the answer back until somebody asks for a tunnel.
+            wait: seconds for which the API may hold the answer back until somebody asks for a tunnel. Heartbeats in
+                reports prolong that.
         """
         query = urllib.parse.urlencode({"rank": self._rank, "wait": f"{wait:g}"})
-        body = {"system": system, **vitals}
-        answer: dict[str, Any] = self._post(f"heartbeat?{query}", body, deadline=0, timeout=wait + 10)
+        answer: dict[str, Any] = self._post(f"heartbeat?{query}", content, deadline=0, timeout=wait + _HELD_LONGER)
+        return answer
+
+    def report(self, heartbeat: Mapping[str, Any] | None, logs: Batch | None, metrics: Batch | None) -> dict[str, Any]:
+        """A heartbeat, lines and metrics in one call, in a single try. The answer names the parts that were refused."""
+        head = json.dumps({"rank": self._rank, "instance": self.instance, "heartbeat": heartbeat})
+        parts = [head[:-1].encode()]
+        for name, content, batch in (("logs", "lines", logs), ("metrics", "records", metrics)):
+            if batch is not None:
+                begin = f'"{name}": {{"sequence": {batch.sequence}, "{content}": ['
+                parts.append(begin.encode() + b",".join(batch.lines) + b"]}")
+        answer: dict[str, Any] = self._call("POST", "report", b", ".join(parts) + b"}", deadline=0)
         return answer
 
     def tunnel(self, tunnel_id: str, timeout: float) -> WebSocket:

@@ -1,7 +1,8 @@
 """The heartbeat: it reports that the learner lives and how much it uses. The answer may order a stop.
 
 The API notes a heartbeat at once and holds its answer back until the next one is due, or until somebody asks for a
-tunnel to this learner. So an agent learns of a tunnel at once, without a further connection or request.
+tunnel to this learner. So an agent learns of a tunnel at once, without a further connection or request. While reports
+(``reporter``) bring heartbeats, too, the API holds the answer back for longer.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft_trainer.control import Control
 from weft_trainer.errors import Fenced, TrainerError
 from weft_trainer.service.client import ApiClient
 from weft_trainer.service.vitals import Vitals
+
+if TYPE_CHECKING:
+    from weft_trainer.machine.usage import SystemMetrics
 
 _AGAIN = 0.05
 """Seconds."""
@@ -44,7 +48,12 @@ class Heartbeat:
         self._vitals = vitals
         self._tunnels = tunnels
         self._stop = threading.Event()
-        self._answered = time.monotonic()
+        self._answered = self._sent = time.monotonic()
+        """When the last heartbeat was sent of those that were answered, and of all that are on their way alone."""
+        self._usage: SystemMetrics | None = None
+        self._system: dict[str, Any] = {}
+        self._system_at = float("-inf")
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -58,25 +67,45 @@ class Heartbeat:
         """Seconds since the service last confirmed this attempt."""
         return time.monotonic() - self._answered
 
+    def take(self) -> dict[str, Any] | None:
+        """A heartbeat that travels in a report; None: it is too early for another."""
+        if time.monotonic() < self._sent + self._every / 2:
+            return None
+        return self._read()
+
+    def arrived(self, sent: float, answer: Mapping[str, Any]) -> None:
+        """A heartbeat that was sent at this time (``time.monotonic``) has been answered."""
+        self._sent = max(self._sent, sent)
+        self._answered = max(self._answered, sent)  # the API may have known better while it held the answer back
+        self._vitals.asked(answer.get("dump"), answer.get("look"))
+        if answer.get("stop"):
+            grace = answer.get("grace_seconds")
+            self._control.request_stop(None if grace is None else float(grace))
+
+    def _read(self) -> dict[str, Any] | None:
+        with self._lock:
+            if self._usage is None:
+                return None
+            # Over a very short time, a processor's use says nothing.
+            fresh = time.monotonic() >= self._system_at + self._every / 4
+            if fresh:
+                self._system, self._system_at = self._usage.read(), time.monotonic()
+            return {"system": self._system, **self._vitals.read(self._system, fresh and self._usage.wrote)}
+
     def _run(self) -> None:
         # Not before the first beat is due: psutil's import is no part of the learner's start.
         if self._stop.wait(self._every):
             return
         from weft_trainer.machine.usage import SystemMetrics
 
-        metrics = SystemMetrics(self._ignore)
+        self._usage = SystemMetrics(self._ignore)
         while True:
-            sent = time.monotonic()
+            self._sent = sent = time.monotonic()
             asked = None
             try:
-                system = metrics.read()
-                answer = self._api.heartbeat(system, self._vitals.read(system, metrics.wrote), self._every)
-                self._answered = sent  # the API may have known better while it held the answer back
-                self._vitals.asked(answer.get("dump"), answer.get("look"))
+                answer = self._api.heartbeat(self._read() or {}, self._every)
+                self.arrived(sent, answer)
                 asked = answer.get("tunnels")
-                if answer.get("stop"):
-                    grace = answer.get("grace_seconds")
-                    self._control.request_stop(None if grace is None else float(grace))
             except Fenced:
                 self._control.fence()
                 return
