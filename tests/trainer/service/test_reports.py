@@ -51,6 +51,8 @@ class _Api:
 
 
 class _Usage:
+    wrote = False
+
     def read(self) -> dict[str, Any]:
         return {"cpu_percent": 50.0}
 
