@@ -39,6 +39,7 @@ from weft_api.metrics.routes import router as metrics
 from weft_api.mlflow.errors import in_mlflows_form
 from weft_api.mlflow.routes import router as mlflow
 from weft_api.models.routes import router as models
+from weft_api.profiles.routes import router as profiles
 from weft_api.projects.routes import router as projects
 from weft_api.schedules.routes import router as schedules
 from weft_api.secrets.routes import router as secrets
@@ -126,7 +127,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.context = context
     process_metrics = METRICS.of(context)
     process_metrics.registry.register(InstallationMetrics(context.database))
-    data = (files, checkpoints, models, datastores)
+    data = (files, checkpoints, profiles, models, datastores)
     access = (secrets, sessions, tokens, users, projects, audit)
     # Routers are tried in this order, so the one with the most frequent and the cheapest calls is the first.
     for router in (

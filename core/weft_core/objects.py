@@ -419,5 +419,9 @@ def mlflow_prefix(project_id: str, run_id: str = "") -> str:
     return f"mlflow/{project_id}/" + (f"{run_id}/" if run_id else "")
 
 
+def profiles_prefix(project_id: str, job_id: str) -> str:
+    return f"{job_prefix(project_id, job_id)}profiles/"
+
+
 def checkpoints_prefix(project_id: str, job_id: str) -> str:
     return f"{job_prefix(project_id, job_id)}checkpoints/"

@@ -30,6 +30,7 @@ from weft.transport.tunnel import Frame, Tunnel
 from weft_api.access.auth import revoke_all
 from weft_core.settings import Settings
 from weft_core.store.models import Learner, Member, Project
+from weft_core.words import size
 
 pytestmark = pytest.mark.slow
 
@@ -285,6 +286,41 @@ def test_ssh(api: Api, running: Running, tmp_path: Path) -> None:
                 await connection.start_sftp_client()
 
     asyncio.run(use())
+
+
+def test_a_profile_is_stored_as_files_of_the_job(api: Api, running: Running, bob: Person, tmp_path: Path) -> None:
+    client = Client(api.url, running.owner.token)
+    profiles = client.jobs.profiles
+    with pytest.raises(WeftError, match="no Python runs in this learner"):
+        profiles.record(running.job)
+    with pytest.raises(WeftError, match="steps: expected a number from 1 to 100, not '0'"):
+        profiles.record(running.job, steps=0)
+    code = "import time\ndef waits_for_data(): time.sleep(1000)\nopen('ready', 'w').close()\nwaits_for_data()"
+    running.run("sh", "-c", f"{shlex.join([sys.executable, '-c', code])} >/dev/null 2>&1 & echo $! > pid")
+    running.run("sh", "-c", "until test -e ready; do sleep 0.1; done")
+    said: list[str] = []
+    made = client.job(running.job).profile(seconds=1, say=said.append)
+    running.run("sh", "-c", "kill $(cat pid)")
+    assert said == ["learner 1: py-spy records 1 process for 1 s"]
+    assert made.missing == ()
+    assert [(file.learner, file.process, file.kind) for file in made.files] == [(1, "process-1", "stacks")]
+    assert profiles.list(running.job)[0].id == made.id
+    [file] = made.files
+    stacks = profiles.download(running.job, file, tmp_path / "stacks").read_text()
+    assert len(stacks.encode()) == file.size
+    assert profiles.hottest(running.job, file)[0][0] == "waits_for_data (<string>:2)"
+    told = [event.message for event in client.jobs.events(running.job) if event.kind == "profile"]
+    assert f"profile {made.id} of learner 1: py-spy records 1 process for 1 s" in told
+    assert f"profile {made.id} of learner 1: stored 1 file ({size(file.size)})" in told
+    assert any(message.endswith("of learner 1: failed: no Python runs in this learner") for message in told)
+    viewer = api.person("viewer", running.owner.project_id)
+    assert Client(api.url, viewer.token).jobs.profiles.list(running.job) == profiles.list(running.job)
+    with pytest.raises(PermissionDenied):
+        Client(api.url, viewer.token).jobs.profiles.record(running.job)
+    for path in ("profiles", f"profiles/{file.path}"):
+        assert bob.http.get(f"/api/v1/jobs/{running.job}/{path}").status_code == 404
+    for path in ("profiles/other", f"profiles/{made.id}/learner-1/rank-9.stacks.txt"):
+        assert running.owner.http.get(f"/api/v1/jobs/{running.job}/{path}").status_code == 404
 
 
 # --- who comes in ----------------------------------------------------------------------------------------------------

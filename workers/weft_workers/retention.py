@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 
 from weft_core.lifecycle.states import TERMINAL, Desired
 from weft_core.log_archive import logs_prefix
-from weft_core.objects import Objects, checkpoints_prefix, code_key, results_prefix
+from weft_core.objects import Objects, checkpoints_prefix, code_key, profiles_prefix, results_prefix
 from weft_core.store.backups import BackupRuns, may_delete
 from weft_core.store.jobs import record_event
 from weft_core.store.models import (
@@ -237,7 +237,8 @@ class Retention:
         if session.scalars(begins.limit(1)).one_or_none():
             return None
         files, bytes_ = 0, 0
-        for prefix in (results_prefix(job.project_id, job.id), checkpoints_prefix(job.project_id, job.id)):
+        for prefix_of in (results_prefix, checkpoints_prefix, profiles_prefix):
+            prefix = prefix_of(job.project_id, job.id)
             some, more = _empty(self._context.objects, prefix)
             files, bytes_ = files + some, bytes_ + more
         if not files:

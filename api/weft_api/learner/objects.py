@@ -8,7 +8,7 @@ from weft_api.access.attempts import AttemptToken, granted_learner, open_attempt
 from weft_api.context import Context
 from weft_api.http.problems import NO_GRANT, Problem, invalid
 from weft_api.learner.schemas import ObjectEntry, ObjectsAnswer, ObjectsCall
-from weft_core.objects import Objects, StoreError, checkpoints_prefix, exit_key, results_prefix
+from weft_core.objects import Objects, StoreError, checkpoints_prefix, exit_key, profiles_prefix, results_prefix
 from weft_core.store.models import Attempt, Job, ModelVersion
 from weft_core.store.scope import Scope
 
@@ -90,6 +90,8 @@ def _prefix(session: Session, attempt: Attempt, call: ObjectsCall) -> str:
         return results_prefix(attempt.project_id, attempt.job_id)
     if call.space == "checkpoints":
         return checkpoints_prefix(attempt.project_id, attempt.job_id)
+    if call.space == "profiles":
+        return profiles_prefix(attempt.project_id, attempt.job_id)
     if call.op not in ("put", "get") or call.keys != ["exit.json"]:
         raise invalid("keys", "space 'exit' holds exit.json alone", accepted='op put or get, keys ["exit.json"]')
     return exit_key(attempt.project_id, attempt.job_id, attempt.n, call.rank).removesuffix("exit.json")

@@ -30,6 +30,7 @@ from weft_api.learner.schemas import (
     ObjectsCall,
     Peers,
     PhaseCall,
+    ProfileCall,
     QueryPhase,
     QueryRank,
     RoundAnswer,
@@ -162,6 +163,16 @@ def phase(call: PhaseCall, context: Ctx, token: Token) -> None:
 )
 def stacks(call: StacksCall, context: Ctx, token: Token) -> None:
     service.stacks(context, token, call)
+
+
+@router.post(
+    "/profile",
+    status_code=204,
+    summary="Report how the recording of a profile goes",
+    openapi_extra=_LEFT_OUT,
+)
+def profile(call: ProfileCall, context: Ctx, token: Token) -> None:
+    service.profile(context, token, call)
 
 
 @router.post(

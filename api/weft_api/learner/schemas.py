@@ -167,6 +167,15 @@ class StacksCall(LearnerCall):
     report: Report
 
 
+class ProfileCall(LearnerCall):
+    model_config = call_examples(
+        profile="20260131-081500-4f2a", text="PyTorch's profiler records 10 steps of rank-0, rank-1"
+    )
+
+    profile: Annotated[str, Field(pattern=r"^\d{8}-\d{6}-[0-9a-f]{4}$")] = Field(description="The profile's id.")
+    text: Annotated[Storable, Field(max_length=2000)] = Field(description="How the recording goes.")
+
+
 class StoringCall(LearnerCall):
     model_config = call_examples(exit_code=0)
 
@@ -176,7 +185,7 @@ class StoringCall(LearnerCall):
 class ObjectsCall(LearnerCall):
     model_config = call_examples(space="results", op="put", keys=["model.pt"])
 
-    space: Literal["results", "checkpoints", "pretrained", "exit"]
+    space: Literal["results", "checkpoints", "profiles", "pretrained", "exit"]
     op: Literal["put", "get", "list", "delete", "begin", "parts", "complete", "abort"] = Field(
         description="`begin`, `parts`, `complete` and `abort` belong to a multipart upload of a single key."
     )
@@ -317,7 +326,7 @@ class TunnelCall(BaseModel):
     """Somebody asks for a tunnel: open a WebSocket at `/api/v1/learner/tunnels/{id}?rank=`."""
 
     id: str
-    kind: str = Field(description="exec, shell, get, put or forward; the agent allows nothing else through it.")
+    kind: str = Field(description="exec, shell, get, put, forward or profile; the agent allows only that through it.")
 
 
 class HeartbeatAnswer(BaseModel):

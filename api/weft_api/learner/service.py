@@ -30,6 +30,7 @@ from weft_api.learner.schemas import (
     Peer,
     Peers,
     PhaseCall,
+    ProfileCall,
     StacksCall,
     StartCall,
     StoreKeysCall,
@@ -295,6 +296,16 @@ def stacks(context: Context, token: AttemptToken, call: StacksCall) -> None:
         learner.stacks, learner.stacks_at = call.report.model_dump(mode="json", exclude_defaults=True), func.now()
         jobs.due(job)
     context.wake.job(job.id)
+
+
+def profile(context: Context, token: AttemptToken, call: ProfileCall) -> None:
+    """Add it to the job's history."""
+    with context.database.transaction() as session:
+        job, attempt = fence(session, token, change=False)
+        learner = granted_learner(session, attempt, call.rank, call.instance)
+        message = f"profile {call.profile} of learner {learner.rank + 1}: {call.text}"
+        data = {"profile": call.profile, "learner": learner.rank + 1}
+        jobs.record_event(session, job, "profile", message, attempt=attempt.n, data=data)
 
 
 def storing(context: Context, token: AttemptToken, call: StoringCall) -> StoringAnswer:

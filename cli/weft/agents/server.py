@@ -53,7 +53,11 @@ def make_server(client: Client, *, allow_write: bool, root: Path) -> MCPServer:
         server.add_tool(_explaining(tool), annotations=reads, structured_output=False)
     if allow_write:
         writing = WriteTools(client, root)
-        writing_tools: list[tuple[Callable[..., str], bool]] = [(writing.submit, False), (writing.halt, True)]
+        writing_tools: list[tuple[Callable[..., str], bool]] = [
+            (writing.submit, False),
+            (writing.halt, True),
+            (writing.profile, False),
+        ]
         for tool, destructive in writing_tools:
             hints = ToolAnnotations(
                 read_only_hint=False, destructive_hint=destructive, idempotent_hint=True, open_world_hint=False

@@ -16,7 +16,7 @@ from weft.ui.cells import resources
 from weft.ui.times import ago
 from weft.words import count
 
-_MOST_JOBS, _MOST_COMPARED, _MOST_LINES, _POINTS = 50, 10, 200, 20
+_MOST_JOBS, _MOST_COMPARED, _MOST_LINES, _POINTS, _CALLS = 50, 10, 200, 20, 10
 
 
 class ReadTools:
@@ -265,6 +265,25 @@ class WriteTools:
         """
         halted = self._client.job(job).halt(grace_seconds)
         return answer([job_line(halted), "The job is to be halted."], f'show_job with job="{halted.id}"')
+
+    def profile(self, job: str, learner: int = 1, steps: int = 10) -> str:
+        """Record where a running job spends its time: the calls in which each process of a learner was most often.
+        The profile takes some seconds, and its files stay at the job.
+
+        Args:
+            job: its id, the beginning of its id, or a unique name.
+            learner: number of the learner, from 1.
+            steps: steps of the training to record, up to 100.
+        """
+        found = self._client.job(job)
+        made = found.profile(learners=[learner], steps=steps)
+        lines = [f"profile {made.id} of {found.id}", *(f"missing: {text}" for text in made.missing)]
+        for file in made.files:
+            lines.append(f"{file.process}: {file.kind}, {file.size} bytes")
+            if file.kind == "stacks":
+                calls = self._client.jobs.profiles.hottest(found.id, file, _CALLS)
+                lines += [f"  {share:.0%} of the main thread's time in {call}" for call, share in calls]
+        return answer(lines, f"`weft profile {found.id} --get {made.id}` gives a person the files")
 
     def _send(self, code: str) -> str | None:
         path = (self._root / code).resolve()

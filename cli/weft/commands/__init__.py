@@ -57,6 +57,7 @@ COMMANDS: dict[str, Entry] = {
     "shell": Entry("inside", "Open a shell in a learner of a running job.", JOBS),
     "cp": Entry("inside", "Copy files out of a learner of a running job, or into it.", JOBS),
     "forward": Entry("inside", "Make a port of a learner reachable on this machine.", JOBS),
+    "profile": Entry("profiling", "Record where a running program spends its time.", JOBS),
     "ssh-config": Entry("ssh", "Print the lines of ~/.ssh/config with which `ssh JOB.weft` leads into a job.", JOBS),
     "ssh-proxy": Entry("ssh", "Serve SSH to the client that starts it: the ProxyCommand of `weft ssh-config`.", JOBS),
     "label": Entry("jobs", "Set and remove labels of a job.", JOBS),

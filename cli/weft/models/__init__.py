@@ -27,6 +27,7 @@ from weft.models.jobs import (
     StateChange,
 )
 from weft.models.logs import Gap, LogLine, LogMatch
+from weft.models.profiles import Profile, ProfileFile
 from weft.models.registry import Model, ModelVersion
 from weft.models.schedules import Schedule, Start
 from weft.models.stores import Datastore, ObjectInfo, Secret
@@ -56,6 +57,8 @@ __all__ = [
     "ModelVersion",
     "ObjectInfo",
     "Problem",
+    "Profile",
+    "ProfileFile",
     "Project",
     "Quota",
     "Retention",

@@ -32,6 +32,8 @@ from weft.models import (
     Json,
     LogLine,
     LogMatch,
+    Profile,
+    ProfileFile,
     StateChange,
     parse_time,
 )
@@ -40,6 +42,7 @@ from weft.resources.job_files import job_path
 from weft.resources.job_record import JobRecord, read_record
 from weft.resources.job_streams import JobStreams
 from weft.resources.metrics import Curve, Metrics, Point, Series
+from weft.resources.profiles import Profiles
 from weft.transport.http import Body, Transport, segment
 from weft.transport.sse import PATIENCE
 from weft.transport.transfer import Progress, silent
@@ -146,6 +149,18 @@ class Job(JobRecord):
         """A tunnel into a learner; see :meth:`Jobs.tunnel`."""
         return self._jobs.tunnel(self.id, kind, learner=learner, **opening)
 
+    def profile(self, **options: Any) -> Profile:
+        """Record a profile of the running job; see :meth:`weft.resources.profiles.Profiles.record`."""
+        return self._jobs.profiles.record(self.id, **options)
+
+    def profiles(self) -> Sequence[Profile]:
+        """The profiles of the job, newest first."""
+        return self._jobs.profiles.list(self.id)
+
+    def download_profile(self, file: ProfileFile, target: str | Path, progress: Progress = silent) -> Path:
+        """Download a file of a profile; see :meth:`weft.resources.profiles.Profiles.download`."""
+        return self._jobs.profiles.download(self.id, file, target, progress)
+
     def halt(self, grace_seconds: int | None = None) -> Job:
         """Stop the job and keep what it has stored; see :meth:`Jobs.halt`."""
         return self._jobs.halt(self.id, grace_seconds)
@@ -204,6 +219,7 @@ class Jobs(JobStreams):
     def __init__(self, transport: Transport) -> None:
         super().__init__(transport)
         self.metrics = Metrics(transport)
+        self.profiles = Profiles(transport)
 
     def submit(
         self,

@@ -56,6 +56,11 @@ class Folders:
         """WEFT_COLLECTIVES_DIR: where the program's processes show their flight recorders to the agent."""
         return self.agent.with_name("collectives")
 
+    @property
+    def profiles(self) -> Path:
+        """WEFT_PROFILES_DIR: where the program's processes take the agent's requests for profiles."""
+        return self.agent.with_name("profiles")
+
     @classmethod
     def create(cls, config: Config, spec: LearnerSpec) -> Folders:
         work = config.workdir
@@ -84,6 +89,7 @@ class Folders:
             folders.agent,
             folders.metrics,
             folders.collectives,
+            folders.profiles,
         ):
             folder.mkdir(parents=True, exist_ok=True)
         return folders

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft_trainer.checkpoints.checkpoints import Checkpoints
 from weft_trainer.config import RUNTIME, Config
@@ -43,7 +43,11 @@ from weft_trainer.stores.s3 import S3Store
 from weft_trainer.stores.store import Store
 from weft_trainer.stores.temporary_keys import keep_keys
 from weft_trainer.tunnels.place import Place
+from weft_trainer.tunnels.profiles import Profiles
 from weft_trainer.tunnels.tunnels import Tunnels
+
+if TYPE_CHECKING:
+    from weft_trainer.program.profiles import Profiler
 
 LOG_SPOOL = "spool"
 """Folder of the log's spool, in the agent's own."""
@@ -71,7 +75,7 @@ class Learner(Listener):
             keep_token(spec.identity, self.folders.identity, api.identity_token, self.mask)
         self.merged_log = self.folders.agent / "training-log.txt"
         self.vitals = Vitals(self._wrote, self._dump_stacks, self._saved, self._look)
-        self.tunnels = Tunnels(api, watchdog)
+        self.tunnels = Tunnels(api, watchdog, Profiles(api, spec.learner_id, self._new_profiler, self.mask))
         self.heartbeat = Heartbeat(api, control, spec.heartbeat_seconds, watchdog.own, self.vitals, self.tunnels.asked)
         reporter = Reporter(api, self.heartbeat)
         self.log = LogShipper(
@@ -199,6 +203,11 @@ class Learner(Listener):
 
     def _saved(self) -> float | None:
         return None if self.checkpoints is None else self.checkpoints.saved_at
+
+    def _new_profiler(self) -> Profiler:
+        from weft_trainer.program.profiles import Profiler  # psutil takes 20 ms
+
+        return Profiler(self.folders.profiles, self.folders.agent / "profile", self._watchdog)
 
     def _dump_stacks(self, request: str) -> None:
         from weft_trainer.program.stacks import take  # psutil takes 20 ms

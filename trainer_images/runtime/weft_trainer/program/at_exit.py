@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from typing import Any
 
-_MODULE = "torch.distributed.distributed_c10d"
+_GROUPS = "torch.distributed.distributed_c10d"
 _HOROVOD = "horovod.torch.mpi_ops"
+_OPTIMIZER = "torch.optim.optimizer"
 _SECONDS = 5.0
 """Peers that have died may keep the group from ending. Then the program ends as it would without this."""
 
@@ -33,11 +34,11 @@ _destroyed: list[Any] = []
 
 
 class _Finder:
-    """Changes the module when the program imports it, before others take the function from it."""
+    """Changes these modules when the program imports them, before others take functions from them."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if name not in (_MODULE, _HOROVOD):
+        if name not in (_GROUPS, _HOROVOD, _OPTIMIZER):
             return None
         from importlib.machinery import PathFinder
 
@@ -47,9 +48,12 @@ class _Finder:
 
             def exec_module(module: Any) -> None:
                 execute(module)
-                if name == _MODULE:
+                if name == _OPTIMIZER:
+                    _call("weft_profiling", "offer_profiler", module)
+                    return
+                if name == _GROUPS:
                     _keep_destroyed(module)
-                _show_collectives(module)
+                _call("weft_collectives", "show_collectives", module)
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
@@ -71,14 +75,14 @@ def _keep_destroyed(module: Any) -> None:
     module.destroy_process_group = destroy_process_group
 
 
-def _show_collectives(module: Any) -> None:
+def _call(ours: str, function: str, module: Any) -> None:
     from importlib import import_module
 
     try:
-        collectives = import_module("weft_collectives")
+        found = import_module(ours)
     except ImportError:  # the program has replaced its sys.path
         return
-    collectives.show_collectives(module)
+    getattr(found, function)(module)
 
 
 def _end_process_group() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from weft_trainer.config import RUNTIME, STUB, TOKEN_VARIABLE, URL_VARIABLE
 from weft_trainer.folders import Folders
 from weft_trainer.metrics.logging import FILE_VARIABLE
-from weft_trainer.program.collectives import FOLDER_VARIABLE
+from weft_trainer.program import collectives, profiling
 from weft_trainer.program.hub import hub_defaults
 from weft_trainer.program.venv import Venv
 from weft_trainer.spec import LearnerSpec
@@ -55,7 +55,8 @@ def build_environment(
         "WEFT_ATTEMPT": str(spec.attempt),
         "WEFT_IMAGE_PYTHON": sys.executable,
         FILE_VARIABLE: str(folders.metrics / "logged.jsonl"),
-        FOLDER_VARIABLE: str(folders.collectives),
+        collectives.FOLDER_VARIABLE: str(folders.collectives),
+        profiling.FOLDER_VARIABLE: str(folders.profiles),
     }
     env |= _mlflow(spec, agent)
     if spec.pretrained is not None or spec.model is not None:

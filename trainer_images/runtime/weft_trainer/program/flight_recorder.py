@@ -1,40 +1,21 @@
-"""Asks the program's processes for the entries of PyTorch's flight recorder, and for Horovod's count (see
+"""Reads the answers of the program's processes about PyTorch's flight recorder, and Horovod's count (see
 ``program.collectives``)."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import re
-import stat
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from weft_trainer.program.questions import answer
+
 _MOST_BYTES = 8 * 2**20
-_MOST_PROCESSES = 64
 _NEWEST = 8
 """Collectives of each group that the agent reports; and as many of those that are in flight."""
 _MOST_GROUPS = 12
 _MOST_RANKS = 1024
-
-
-def ask(folder: Path) -> set[int]:
-    """Ask all processes. Returns those that will answer if they can run."""
-    asked: set[int] = set()
-    with contextlib.suppress(OSError):
-        for entry in list(os.scandir(folder))[: 4 * _MOST_PROCESSES]:
-            name = re.fullmatch(r"(\d+)\.asked", entry.name)
-            if name is None or len(asked) == _MOST_PROCESSES:
-                continue
-            with contextlib.suppress(OSError):
-                (folder / f"{name[1]}.json").unlink(missing_ok=True)
-                # The open succeeds only if a thread waits at the other end.
-                os.close(os.open(entry.path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW))
-                asked.add(int(name[1]))
-    return asked
 
 
 def answers(folder: Path, asked: set[int], seconds: float) -> dict[int, dict[str, Any]]:
@@ -44,24 +25,12 @@ def answers(folder: Path, asked: set[int], seconds: float) -> dict[int, dict[str
     end = time.monotonic() + seconds
     while True:
         for pid in asked - found.keys():
-            text = _read(folder / f"{pid}.json")
+            text = answer(folder, pid, _MOST_BYTES)
             if text is not None:
                 found[pid] = _entries(text)
         if asked <= found.keys() or time.monotonic() > end:
             return {pid: entries for pid, entries in found.items() if entries}
         time.sleep(0.05)
-
-
-def _read(path: Path) -> bytes | None:
-    """The program can put anything there."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return None
-    with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return b""
-        return file.read(_MOST_BYTES)
 
 
 def _entries(text: bytes) -> dict[str, Any]:

@@ -22,9 +22,11 @@ from typing import Any
 import psutil
 
 from weft_trainer.config import RUNTIME
-from weft_trainer.program import flight_recorder
-from weft_trainer.program.collectives import THREAD
+from weft_trainer.program import collectives, flight_recorder, profiling
+from weft_trainer.program.questions import ask
 
+OWN_THREADS = (collectives.THREAD, profiling.THREAD)
+"""Weft's own, in the program's processes."""
 _MOST_PROCESSES = 64
 _MOST_LINES = 400
 """Lines for each process."""
@@ -61,7 +63,7 @@ def take(ignore: Collection[int], recorders: Path, code: Path) -> Snapshot:
         code: the folder of the user's code.
     """
     found = [process for process in psutil.Process().children(recursive=True) if process.pid not in ignore]
-    asked = flight_recorder.ask(recorders)
+    asked = ask(recorders)
     spy = find_py_spy()
     lines: list[str] = []
     processes: list[dict[str, Any]] = []
@@ -75,9 +77,9 @@ def take(ignore: Collection[int], recorders: Path, code: Path) -> Snapshot:
                 "pid": process.pid,
                 "command": words[:200],
                 "state": process.status(),
-                **_place(process),
+                **place_of(process),
             }
-            if spy is not None and _is_python(process):
+            if spy is not None and is_python(process):
                 threads = _stacks(spy, process.pid, code)
                 if isinstance(threads, str):
                     lines.append(f"weft:   {threads}")
@@ -109,7 +111,7 @@ def _bounded(processes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return processes
 
 
-def _place(process: psutil.Process) -> dict[str, int | None]:
+def place_of(process: psutil.Process) -> dict[str, int | None]:
     """Its rank and the number of ranks, by its environment."""
     try:
         env = process.environ()
@@ -136,7 +138,8 @@ def find_py_spy() -> str | None:
     return shutil.which("py-spy")
 
 
-def _is_python(process: psutil.Process) -> bool:
+def is_python(process: psutil.Process) -> bool:
+    """Whether a process runs Python, as far as /proc tells."""
     try:
         names = [process.exe(), *(mapped.path for mapped in process.memory_maps(grouped=True))]
     except psutil.AccessDenied:
@@ -174,7 +177,7 @@ def _stacks(spy: str, pid: int, code: Path) -> list[dict[str, Any]] | str:
                 "frames": [_frame(frame, code) for frame in thread["frames"]],
             }
             for thread in json.loads(done.stdout)
-            if thread.get("thread_name") != THREAD
+            if thread.get("thread_name") not in OWN_THREADS
         ]
     except (ValueError, KeyError, TypeError) as error:
         return f"its stack can't be read: py-spy's answer has another form than expected ({error!r})"

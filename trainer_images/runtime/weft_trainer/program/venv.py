@@ -20,7 +20,7 @@ _SYSTEM = ("/bin", "/usr/bin", "/usr/local/bin")
 """Folders whose programs belong to the system, rather than to the environment."""
 _STARTER = ".weft-run"
 _HOOK = "weft_at_exit"
-_HOOKS = {_HOOK: "at_exit.py", "weft_collectives": "collectives.py"}
+_HOOKS = {_HOOK: "at_exit.py", "weft_collectives": "collectives.py", "weft_profiling": "profiling.py"}
 """The modules of the environment that are copies of ours, by name: the program's Python imports them."""
 _MOST_SCRIPTS = 2_000
 _LONGEST_FIRST_LINE = 256

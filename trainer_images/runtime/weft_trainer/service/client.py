@@ -24,6 +24,7 @@ _LONGEST_REASON = 2000
 _STACKS_SECONDS = 60.0
 _HELD_LONGER = 20.0
 """Seconds by which the answer to a heartbeat may come later than the agent asks for."""
+_PROFILE_SECONDS = 20.0
 _AGAIN = (408, 425, 429)
 
 
@@ -131,6 +132,10 @@ class ApiClient:
     def stacks(self, request: str, report: Mapping[str, Any]) -> None:
         """Answer a heartbeat's request for stacks (``weft_core.hangs.report``)."""
         self._post("stacks", {"request": request, "report": report}, deadline=_STACKS_SECONDS)
+
+    def profile(self, profile: str, text: str) -> None:
+        """Have the job's history say how a profile goes."""
+        self._post("profile", {"profile": profile, "text": text[:_LONGEST_REASON]}, deadline=_PROFILE_SECONDS)
 
     def storing(self, exit_code: int) -> dict[str, Any]:
         answer: dict[str, Any] = self._post("storing", {"exit_code": exit_code})

@@ -21,7 +21,7 @@ _SLOW = 120.0
 
 
 class InstallationStore:
-    """One space of a job: 'results', 'checkpoints' or 'exit'."""
+    """One space of a job: 'results', 'checkpoints', 'profiles' or 'exit'."""
 
     def __init__(self, api: ApiClient, space: str) -> None:
         self._api = api

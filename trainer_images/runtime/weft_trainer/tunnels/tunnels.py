@@ -18,6 +18,7 @@ from weft_trainer.service.client import ApiClient
 from weft_trainer.tunnels.command import Command, Terminal
 from weft_trainer.tunnels.forward import Forward
 from weft_trainer.tunnels.place import Place
+from weft_trainer.tunnels.profiles import Profiles
 from weft_trainer.tunnels.stream import Frame, Stream
 
 _MOST = 64
@@ -35,6 +36,16 @@ class _Work(Protocol):
     def stop(self) -> None: ...
 
 
+class _Over:
+    """Ends a recording."""
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+
+    def stop(self) -> None:
+        self.event.set()
+
+
 class Refused(Exception):
     """The text says why, for the user."""
 
@@ -42,8 +53,9 @@ class Refused(Exception):
 class Tunnels:
     """Opens the tunnels that are asked for. Each has its own connection and its own threads."""
 
-    def __init__(self, api: ApiClient, watchdog: Watchdog) -> None:
+    def __init__(self, api: ApiClient, watchdog: Watchdog, profiles: Profiles) -> None:
         self._api = api
+        self._profiles = profiles
         self._watchdog = watchdog
         self._lock = threading.Lock()
         self._place: Place | None = None
@@ -97,6 +109,8 @@ class Tunnels:
                 raise Refused("expected a frame OPEN with a JSON object")
             if kind == "forward":
                 return self._forward(stream, asked)
+            if kind == "profile":
+                return self._profile(stream, asked)
             code = self._command(stream, kind, asked).run()
             with self._lock:
                 return {"exit_code": code} if self._place is not None else {"error": _ENDED}
@@ -139,6 +153,13 @@ class Tunnels:
             self._open[threading.current_thread()] = forward
         error_text = forward.run()
         return {"error": error_text} if error_text else {}
+
+    def _profile(self, stream: Stream, asked: Mapping[str, Any]) -> dict[str, Any]:
+        over = _Over()
+        with self._lock:
+            self._admitted()
+            self._open[threading.current_thread()] = over
+        return self._profiles.record(stream, asked, over.event)
 
     def _admitted(self) -> Place:
         if self._place is None:
