@@ -141,7 +141,7 @@ class StoringCall(LearnerCall):
 class ObjectsCall(LearnerCall):
     model_config = call_examples(space="results", op="put", keys=["model.pt"])
 
-    space: Literal["results", "checkpoints", "pretrained", "exit"]
+    space: Literal["results", "checkpoints", "shared", "pretrained", "exit"]
     op: Literal["put", "get", "list", "delete", "begin", "parts", "complete", "abort"] = Field(
         description="`begin`, `parts`, `complete` and `abort` belong to a multipart upload of a single key."
     )
