@@ -73,6 +73,12 @@ if TYPE_CHECKING:
         Trial as Trial,
     )
     from weft.models import (
+        Usage as Usage,
+    )
+    from weft.models import (
+        View as View,
+    )
+    from weft.models import (
         WaitingJob as WaitingJob,
     )
     from weft.resources.jobs import Job as Job
@@ -102,6 +108,8 @@ _MODELS = (
     "SweepInfo",
     "Token",
     "Trial",
+    "Usage",
+    "View",
     "WaitingJob",
 )
 _WORKERS = ("WorkersError", "WorkersTimeout", "await_workers", "launch_workers", "list_workers", "stop_workers")

@@ -16,7 +16,7 @@ from typing import Any
 from weft import profile as profiles
 from weft.bundle import Bundle, open_bundle
 from weft.errors import ApiError, WeftError
-from weft.models import Budget, Engine, Room, Schedule, SweepInfo, parse_time
+from weft.models import Budget, Engine, Room, Schedule, SweepInfo, Usage, parse_time
 from weft.resources import code as code_on_server
 from weft.resources.account import Me, Secrets, ServiceAccounts, Tokens
 from weft.resources.administration import Projects, Users
@@ -26,6 +26,7 @@ from weft.resources.jobs import Job, Jobs, Validation
 from weft.resources.registry import Models
 from weft.resources.schedules import Schedules
 from weft.resources.sweeps import Sweeps
+from weft.resources.views import Views
 from weft.transport.http import Transport, segment
 from weft.transport.transfer import Progress, silent
 
@@ -78,6 +79,7 @@ class Client:
         self.models = Models(self._transport)
         self.schedules = Schedules(self._transport)
         self.sweeps = Sweeps(self._transport)
+        self.views = Views(self._transport)
         self.datastores = Datastores(self._transport)
         self.data = Data(self._transport)
         self.secrets = Secrets(self._transport)
@@ -320,6 +322,17 @@ class Client:
         """
         size = {key: each.get(key) for key in ("cpus", "gpus", "memory", "gpu_type")}
         return Room.from_json(self._transport.json("GET", f"/engines/{segment(name)}/room", params=size, holds="now"))
+
+    def usage(self, since: str | None = None, until: str | None = None, *, everybody: bool = False) -> Usage:
+        """What users have held of the engines.
+
+        Args:
+            since: the beginning (ISO 8601, or an age such as ``7d``); None: a day before the end.
+            until: the end, in the same forms; None: now.
+            everybody: users of all projects, for administrators.
+        """
+        params = {"since": since, "until": until, "everybody": everybody or None}
+        return Usage.from_json(self._transport.json("GET", "/usage", params=params, holds="people"))
 
     def catalogue(self) -> list[Mapping[str, Any]]:
         """The images that manifests can select by framework and version."""

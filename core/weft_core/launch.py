@@ -291,6 +291,10 @@ class LearnerSpec(_Wire):
     """Whether the results become a version of a model. If so, the learner that stores last reports their files."""
     checkpoints: S3Location | None = None
     """The place for CHECKPOINT_DIR, as for ``results``."""
+    shared_from: str | None = None
+    """The id of the job whose stored checkpoint this job begins with, without a copy of its own."""
+    shared_checkpoints: S3Location | None = None
+    """The place of that job's checkpoints. None: the installation's own store (`/learner/objects`, ``shared``)."""
     store_keys: StoreKeys | None = None
     """The keys for all locations that are ``temporary``: they read this attempt's inputs, read and write its results
     and checkpoints, and open nothing else. `POST /api/v1/learner/store-keys` renews them."""

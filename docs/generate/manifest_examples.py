@@ -86,6 +86,16 @@ sweep:
   search: asha
   rungs: {parameter: epochs, min: 1, max: 27, reduction: 3, sync: true}
 """
+_POPULATION = """
+framework: {name: pytorch, command: "python train.py --lr ${sweep.lr} --epochs ${sweep.epochs}"}
+sweep:
+  parameters:
+    lr: {log: [1e-4, 1e-1]}
+  metric: val/accuracy
+  search: pbt
+  population: 8
+  rungs: {parameter: epochs, max: 20, every: 2}
+"""
 _RANGES = """
 sweep:
   parameters:
@@ -340,6 +350,8 @@ data_stores:
     "sweep.rungs.max": _RUNGS,
     "sweep.rungs.reduction": _RUNGS,
     "sweep.rungs.sync": _RUNGS,
+    "sweep.rungs.every": _POPULATION,
+    "sweep.population": _POPULATION,
     "sweep.stop": _SWEEP,
     "sweep.stop.value": _SWEEP,
     "sweep.stop.after": _SWEEP,

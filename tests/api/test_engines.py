@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import delete, update
-from tests.api.conftest import Api, Person
+from tests.api.conftest import Api, Person, code_of
 
 from weft_core.engine_settings import KubernetesSettings, LocalSettings
 from weft_core.settings import Settings
@@ -249,6 +249,15 @@ def test_usage_counts_what_attempts_held(api: Api, ann: Person, bob: Person, roo
     assert ann.http.get("/api/v1/usage?hours=24&everybody=true").status_code == 403
     everybody = root.http.get("/api/v1/usage?hours=24&everybody=true").json()["people"]
     assert {ann.name, bob.name} <= {person["user"] for person in everybody}
+    span = {"since": (now - timedelta(hours=7)).isoformat(), "until": (now - timedelta(hours=3)).isoformat()}
+    usage = ann.http.get("/api/v1/usage", params=span).json()
+    assert [(row["attempts"], row["gpu_hours"]) for row in usage["people"]] == [(1, pytest.approx(2 * 2 * 3))]
+    (points,) = [engine["points"] for engine in usage["engines"] if engine["name"] == "usage-test"]
+    assert sum(point["gpus"] for point in points) / 24 == pytest.approx(2 * 2 * 3, abs=0.1)
+    assert len(ann.http.get("/api/v1/usage/export", params=span).text.splitlines()) == 2
+    for wrong in ({"since": "1h", "until": "2h"}, {"since": "93d"}, {"since": "soon"}):
+        refused = ann.http.get("/api/v1/usage", params=wrong)
+        assert (refused.status_code, code_of(refused)) == (400, "invalid_request")
 
 
 def test_an_engine_names_the_projects_own_attempts_and_the_idle_ones(api: Api, ann: Person, bob: Person) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 from sqlalchemy import func, select, update
 from tests.api.conftest import Api, Person, code_of, zipped
 
 from weft_api.sweeps import deleting
-from weft_core.store.models import Job, Secret, SweepRow
+from weft_core.store.models import Job, JobMetric, Secret, SweepRow
 from weft_workers.context import Context, make_context
 from weft_workers.sweeping import Sweeps
 
@@ -100,6 +101,44 @@ def test_a_trial_that_may_go_on_is_not_registered(api: Api, ann: Person, worker:
     answer = ann.http.post("/api/v1/models/best/versions", json={"job": trial["job"]})
     assert (answer.status_code, code_of(answer)) == (409, "conflict")
     assert f"a trial of {made['id']}" in answer.json()["detail"]
+
+
+def test_a_trial_reads_the_stored_checkpoint_of_another_one_and_writes_nothing_there(
+    api: Api, ann: Person, worker: Sweeps
+) -> None:
+    search = {"search": "pbt", "population": 4, "parallel": 4, "rungs": {"parameter": "epochs", "max": 2, "every": 1}}
+    made = submit(ann, sweep={**search, "trials": 8, "parameters": {"batch": [1, 2]}}, framework=_EPOCHS)
+    refused = ann.http.post(f"/api/v1/sweeps/{made['id']}/trials", json={})
+    assert (refused.status_code, code_of(refused)) == (409, "conflict")
+    worker.run_due()
+    first = trials(ann, made["id"])
+    agent = api.attempt(first[0]["job"]).agents[0]
+    agent.start()
+    refused = agent.post("objects", space="shared", op="list")
+    assert (refused.status_code, code_of(refused)) == (400, "invalid_request")
+    with api.context.database.transaction() as session:
+        for trial in first:
+            value = float(trial["number"])
+            row = {"name": made["metric"], "rank": 0, "last": value, "min": value, "max": value}
+            session.add(JobMetric(job_id=trial["job"], project_id=ann.project_id, **row))
+            api.context.objects.put(f"jobs/{ann.project_id}/{trial['job']}/checkpoints/files/x", trial["job"].encode())
+    for trial in first:
+        for state in ("PENDING", "PROCESSING", "COMPLETED"):
+            api.set_state(trial["job"], state)
+    worker.run_due()
+    second = trials(ann, made["id"])[4:]
+    assert [trial["parent"] for trial in second] == [3, 1, 2, 3]
+    agent = api.attempt(second[0]["job"]).agents[0]
+    spec = agent.start()
+    assert (spec["shared_from"], spec["shared_checkpoints"], spec["has_checkpoint"]) == (first[3]["job"], None, True)
+    assert agent.post("objects", space="shared", op="list").json()["objects"] == [{"key": "files/x", "size": 16}]
+    url = agent.post("objects", space="shared", op="get", keys=["files/x"]).json()["urls"]["files/x"]
+    assert httpx.get(url, timeout=60).text == first[3]["job"]
+    for op in ("put", "delete"):
+        assert agent.post("objects", space="shared", op=op, keys=["files/x"]).status_code == 400
+    refused = ann.http.delete(f"/api/v1/jobs/{first[3]['job']}")
+    assert (refused.status_code, code_of(refused)) == (409, "conflict")
+    assert "begins with its checkpoint and has not ended" in refused.json()["detail"]
 
 
 @pytest.mark.parametrize("jobs", [False, True])

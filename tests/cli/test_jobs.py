@@ -209,6 +209,10 @@ def test_checkpoints_and_a_rerun_from_the_last(double: Double, weft: Weft) -> No
     assert "began with" in shown
     assert "from the checkpoint of" in shown
     assert "3 files, 4.5 MiB" in shown
+    double.on("GET", f"jobs/{ID}", as_json(job(checkpoint_of={"job": "job-parent", "shared": True})))
+    assert "the checkpoint of job-parent" in [
+        line.partition("began with")[2].strip() for line in weft("show", ID).out.splitlines()
+    ]
 
 
 def test_of_many_packages_those_that_were_asked_for_are_shown() -> None:

@@ -185,6 +185,15 @@ def test_a_trial_that_goes_on_is_shown_at_each_end(weft: Weft, double: Double, c
     ]
 
 
+def test_trials_of_a_population_name_the_trials_they_came_from(weft: Weft, double: Double) -> None:
+    double.on("GET", f"sweeps/{ID}", as_json(sweep(search="pbt")))
+    page = [trial(0), trial(1, parent=0)]
+    double.on("GET", f"sweeps/{ID}/trials", as_json({"trials": page, "next_cursor": None}))
+    lines = weft("sweep", "show", ID).out.splitlines()
+    shown = [line.split()[:2] for line in lines if line.split()[:1] in (["TRIAL"], ["0"], ["1"])]
+    assert shown == [["TRIAL", "FROM"], ["0", "–"], ["1", "0"]]
+
+
 def test_an_unknown_sweep(weft: Weft, double: Double) -> None:
     double.on("GET", "sweeps", as_json({"sweeps": [], "next_cursor": None}))
     double.on("GET", "sweeps/swp-x", problem(404, "not_found"))

@@ -76,7 +76,30 @@ def test_a_sweep_has_defaults_and_is_the_same_when_it_is_written_again() -> None
         ),
         ({"search": "grid"}, "sweep.parameters.lr: the search grid can't try each value of a range"),
         ({"search": "cmaes", "parameters": {"lr": [1, 2]}}, "the search cmaes moves in ranges, and this is a list"),
-        ({"search": "pbt"}, "expected one of: random, grid, tpe, cmaes, asha, hyperband, manual, found 'pbt'"),
+        ({"search": "pb"}, "expected one of: random, grid, tpe, cmaes, asha, hyperband, pbt, manual, found 'pb'"),
+        ({"search": "pbt"}, "sweep.rungs: missing: the search pbt needs a mapping such as {parameter: epochs, max: 20"),
+        ({"search": "pbt", "rungs": {"parameter": "n", "max": 9}}, "sweep.rungs.every: missing: the search pbt needs"),
+        (
+            {"search": "pbt", "rungs": {"parameter": "n", "max": 9, "every": 9}},
+            "sweep.rungs.every: expected a whole number from 1 to 8, so that there are two rungs, found 9",
+        ),
+        (
+            {"search": "pbt", "rungs": {"parameter": "n", "max": 9, "every": 3, "min": 1}},
+            "sweep.rungs.min: the search pbt has no min: accepted is every",
+        ),
+        (
+            {"search": "pbt", "trials": 20, "rungs": {"parameter": "n", "max": 9, "every": 3}},
+            "sweep.trials: expected 24, which is population (8) times rungs (3), found 20; leave it out",
+        ),
+        (
+            {"search": "pbt", "rungs": {"parameter": "n", "max": 10**9, "every": 1}},
+            "sweep.rungs: 1,000,000,000 rungs of 8 trials are 8,000,000,000 trials, accepted are at most 100,000",
+        ),
+        ({"population": 8}, "sweep.population: the search tpe has no population: accepted with pbt"),
+        (
+            {"search": "asha", "rungs": {"parameter": "n", "max": 9, "every": 3}},
+            "sweep.rungs.every: the search asha has no distance between its rungs: accepted with pbt",
+        ),
         ({"search": "asha"}, "sweep.rungs: missing: the search asha needs a mapping such as {parameter: epochs"),
         ({"rungs": {"parameter": "n", "max": 9}}, "sweep.rungs: the search tpe has no rungs: accepted with asha or"),
         ({"search": "asha", "rungs": {"max": 9}}, "sweep.rungs.parameter: missing"),
@@ -116,6 +139,12 @@ def test_rungs_have_defaults_and_give_the_program_a_parameter() -> None:
     assert sweep.rungs is not None
     assert (sweep.trials, sweep.rungs.min, sweep.rungs.reduction, sweep.rungs.sync) == (27, 1, 3, False)
     assert parsed(search="hyperband", rungs=rungs).trials == 20
+    text = manifest(search="pbt", parallel=9, rungs={"parameter": "epochs", "max": 5, "every": 2})
+    whole = parse_manifest(text, HERE).manifest
+    assert parse_manifest(manifest_text(whole), HERE).manifest == whole
+    assert whole.sweep is not None
+    assert whole.sweep.rungs is not None
+    assert (whole.sweep.population, whole.sweep.rungs.ends, whole.sweep.trials) == (9, [2, 4, 5], 27)
     assert sweep.given({"lr": 0.1}, 1) == {"lr": 0.1, "epochs": 3}
     assert sweep.given({"lr": 0.1}, None) == {"lr": 0.1, "epochs": 27}, "a trial that runs elsewhere"
 

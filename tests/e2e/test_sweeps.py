@@ -55,7 +55,7 @@ def test_a_sweep_goes_on_whoever_is_killed(stack: Stack) -> None:
     assert ended.best.job in shown
 
 
-# It continues from its checkpoint, and fails if it has none on the second rung.
+# It continues from its checkpoint, or from that of another trial, and fails if it has none on the second rung.
 _LONGER = """
 import os
 from pathlib import Path
@@ -79,7 +79,11 @@ def test_good_trials_go_on_from_their_checkpoints_whoever_is_killed(stack: Stack
         "parallel": 2,
         "rungs": {"parameter": "epochs", "max": 2, "reduction": 2, "sync": True},
     }
-    made = client.sweep(manifest(f"cat > train.py <<'END'\n{_LONGER}\nEND\nexec python train.py", sweep=search))
+    command = f"cat > train.py <<'END'\n{_LONGER}\nEND\nexec python train.py"
+    made = client.sweep(manifest(command, sweep=search))
+    rungs = {"parameter": "epochs", "max": 2, "every": 1}
+    population = {**search, "search": "pbt", "trials": 8, "population": 4, "rungs": rungs}
+    bred = client.sweep(manifest(command, sweep=population))
     eventually(lambda: client.sweeps.get(made.id).asked == 4, "all trials", 200)
     stack.kill_and_await("worker", "api")
     eventually(lambda: any(trial.parameters["epochs"] == 2 for trial in client.sweeps.trials(made.id)), "a rung", 200)
@@ -94,3 +98,11 @@ def test_good_trials_go_on_from_their_checkpoints_whoever_is_killed(stack: Stack
         best[0].number,
         2 / 1000 - abs(float(best[0].parameters["x"]) - 0.5),
     )
+    assert client.sweeps.wait(bred.id, 400).state == "COMPLETED"
+    members = list(client.sweeps.trials(bred.id))
+    order = sorted(members[:4], key=lambda trial: abs(float(trial.parameters["x"]) - 0.5))
+    worst = order[-1].number
+    assert [trial.parent for trial in members[4:]] == [n if n != worst else order[0].number for n in range(4)]
+    for trial in members[4:]:
+        began = client.jobs.get(trial.job or "").attempts[-1].checkpoint or {}
+        assert began["job"] == members[trial.parent or 0].job, "the stored checkpoint itself"

@@ -11,7 +11,8 @@ from weft_api.context import Ctx
 from weft_api.engines.room import Size, show_room
 from weft_api.engines.schemas import CatalogueView, EngineDetail, EngineList, RoomView, UsageView
 from weft_api.engines.service import list_engines, show_catalogue, show_engine
-from weft_api.engines.usage import as_csv, show_usage
+from weft_api.engines.usage import MOST_HOURS, Span, as_csv, show_usage
+from weft_api.http.parameters import parse_since
 from weft_api.http.problems import FORBIDDEN, NOT_FOUND, responses
 from weft_core.manifest import manifest_schema
 
@@ -46,16 +47,33 @@ def get_room(
         return show_room(context, who.scope(session), name, Size(cpus, gpus, memory, gpu_type))
 
 
-Hours = Annotated[int, Query(ge=1, le=2208, description="Length of the time until now, in hours.", examples=[24])]
+Hours = Annotated[int, Query(ge=1, le=MOST_HOURS, description="Length of the time until now, in hours.", examples=[24])]
+From = Annotated[
+    str | None,
+    Query(
+        max_length=64,
+        description="The beginning of the time, instead of `hours`: ISO 8601, milliseconds since the epoch, or a span "
+        "until now such as `7d`.",
+        examples=["7d"],
+    ),
+]
+Until = Annotated[str | None, Query(max_length=64, description="The end of the time; now, if it is left out.")]
 Everybody = Annotated[bool, Query(description="Users of all projects, for administrators.")]
 
 
 @router.get("/usage", summary="Show the use of the engines over time", responses=responses(FORBIDDEN))
-def get_usage(context: Ctx, who: Viewer, hours: Hours = 24, everybody: Everybody = False) -> UsageView:
+def get_usage(
+    context: Ctx,
+    who: Viewer,
+    hours: Hours = 24,
+    since: From = None,
+    until: Until = None,
+    everybody: Everybody = False,
+) -> UsageView:
     """The CPUs and GPUs that attempts held, from their admission until their learners were gone. The use of an engine
     is that of all projects; the users are those of the caller's project."""
     with context.database.transaction() as session:
-        return show_usage(session, who, hours, everybody)
+        return show_usage(session, who, Span(hours, parse_since(since), parse_since(until, "until")), everybody)
 
 
 @router.get(
@@ -64,10 +82,18 @@ def get_usage(context: Ctx, who: Viewer, hours: Hours = 24, everybody: Everybody
     response_class=Response,
     responses={200: {"content": {"text/csv": {"schema": {"type": "string"}}}}, **responses(FORBIDDEN)},
 )
-def export_usage(context: Ctx, who: Viewer, hours: Hours = 24, everybody: Everybody = False) -> Response:
+def export_usage(
+    context: Ctx,
+    who: Viewer,
+    hours: Hours = 24,
+    since: From = None,
+    until: Until = None,
+    everybody: Everybody = False,
+) -> Response:
     """The columns are project, user, since, until, attempts, cpu_hours and gpu_hours."""
     with context.database.transaction() as session:
-        text = as_csv(show_usage(session, who, hours, everybody))
+        span = Span(hours, parse_since(since), parse_since(until, "until"))
+        text = as_csv(show_usage(session, who, span, everybody))
     headers = {"Content-Disposition": 'attachment; filename="usage.csv"'}
     return Response(text, media_type="text/csv", headers=headers)
 

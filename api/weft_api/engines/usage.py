@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import defaultdict
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,10 +18,12 @@ from sqlalchemy.orm import Session
 from weft_api.access.auth import Principal
 from weft_api.engines.schemas import EngineUse, PersonUse, UsageView, UsePoint
 from weft_api.http.audited import must_record
-from weft_api.http.problems import FORBIDDEN, Problem
+from weft_api.http.problems import FORBIDDEN, Problem, invalid
 from weft_core.store.models import Attempt, Job, Project, User
 from weft_core.store.row_security import across_projects
 
+MOST_HOURS = 2208
+"""92 days."""
 _POINTS = 96
 
 _LEARNERS = cast(func.coalesce(Attempt.resources["learners"].astext, "1"), Float)
@@ -28,16 +31,36 @@ _CPUS = cast(func.coalesce(Attempt.resources["cpus"].astext, "0"), Float) * _LEA
 _GPUS = cast(func.coalesce(Attempt.resources["gpus"].astext, "0"), Float) * _LEARNERS
 
 
-def show_usage(session: Session, who: Principal, hours: int, everybody: bool) -> UsageView:
-    """The use of all engines, and the members' shares in it. Raises Problem forbidden for another project's members."""
+@dataclass(frozen=True)
+class Span:
+    """The time that is asked for: ``hours`` until its end, unless it has a beginning."""
+
+    hours: int
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def ends(self, now: datetime) -> tuple[datetime, datetime]:
+        """Raises Problem invalid_request."""
+        until = min(self.until or now, now)
+        since = self.since or until - timedelta(hours=self.hours)
+        if not since < until <= since + timedelta(hours=MOST_HOURS):
+            accepted = f"a time before the end ({until.isoformat()}), and at most {MOST_HOURS:,} hours before it"
+            raise invalid(
+                "query.since", "not a time that begins such a span", found=since.isoformat(), accepted=accepted
+            )
+        return since, until
+
+
+def show_usage(session: Session, who: Principal, span: Span, everybody: bool) -> UsageView:
+    """The use of all engines, and the members' shares in it. Raises Problem: forbidden for another project's members;
+    invalid_request."""
     if everybody and not who.admin:
         raise Problem(FORBIDDEN, "only an administrator sees the use of all projects: leave out `everybody`")
     if everybody:
         must_record("usage.read")
     who.scope(session)
     with across_projects(session):
-        until: datetime = session.execute(select(func.now())).scalar_one()
-        since = until - timedelta(hours=hours)
+        since, until = span.ends(session.execute(select(func.now())).scalar_one())
         people = _people(session, since, until, None if everybody else who.project_id)
         return UsageView(since=since, until=until, engines=_engines(session, since, until), people=people)
 
@@ -53,7 +76,7 @@ def as_csv(usage: UsageView) -> str:
 
 
 def _people(session: Session, since: datetime, until: datetime, project_id: str | None) -> list[PersonUse]:
-    attempts = _attempts(since, project_id)
+    attempts = _attempts(since, until, project_id)
     begin = func.greatest(attempts.c.created_at, since)
     end = func.least(func.coalesce(attempts.c.ended_at, until), until)
     held = cast(func.greatest(func.extract("epoch", end - begin), 0), Float) / 3600
@@ -74,10 +97,11 @@ def _people(session: Session, since: datetime, until: datetime, project_id: str 
     ]
 
 
-def _attempts(since: datetime, project_id: str | None = None) -> CTE:
-    """Those that have not ended, and those that have ended since: each part along an index of its own."""
+def _attempts(since: datetime, until: datetime, project_id: str | None = None) -> CTE:
+    """Those that have not ended, and those that have ended since: each part along an index of its own. Of both, those
+    that have begun before ``until``."""
     columns = (Attempt.job_id, Attempt.project_id, Attempt.engine, Attempt.created_at, Attempt.ended_at)
-    rows = select(*columns, _CPUS.label("cpus"), _GPUS.label("gpus"))
+    rows = select(*columns, _CPUS.label("cpus"), _GPUS.label("gpus")).where(Attempt.created_at < until)
     if project_id is not None:
         rows = rows.where(Attempt.project_id == project_id)
     return union_all(rows.where(Attempt.ended_at.is_(None)), rows.where(Attempt.ended_at > since)).cte("held")
@@ -87,9 +111,9 @@ def _engines(session: Session, since: datetime, until: datetime) -> list[EngineU
     """The mean amounts held in each of equal parts of the time. An attempt adds its amount where it begins and takes it
     away where it ends, so that an attempt costs the same however long it lasts."""
     width = (until - since) / _POINTS
-    attempts = _attempts(since)
+    attempts = _attempts(since, until)
     begun, ended = (_edges(attempts, *edge) for edge in ((attempts.c.created_at, 1), (attempts.c.ended_at, -1)))
-    edges = union_all(begun, ended.where(attempts.c.ended_at.is_not(None))).subquery()
+    edges = union_all(begun, ended.where(attempts.c.ended_at < until)).subquery()
     offset = cast(func.extract("epoch", edges.c.at - since), Float) / width.total_seconds()
     part = func.greatest(0, func.least(_POINTS - 1, cast(func.floor(offset), Integer)))
     rest = case((offset < 0, 1.0), else_=func.least(1.0, part + 1 - offset))  # of the part, behind the edge

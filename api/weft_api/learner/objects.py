@@ -1,4 +1,5 @@
-"""Objects of a learner in the installation's own store: presigned URLs under its job's prefixes and nowhere else."""
+"""Objects of a learner in the installation's own store: presigned URLs under its job's prefixes, and those of
+its inputs."""
 
 from __future__ import annotations
 
@@ -9,10 +10,12 @@ from weft_api.context import Context
 from weft_api.http.problems import NO_GRANT, Problem, invalid
 from weft_api.learner.schemas import ObjectEntry, ObjectsAnswer, ObjectsCall
 from weft_core.objects import Objects, StoreError, checkpoints_prefix, exit_key, profiles_prefix, results_prefix
+from weft_core.store.checkpoints import shared_source
 from weft_core.store.models import Attempt, Job, ModelVersion
 from weft_core.store.scope import Scope
 
 _MULTIPART = ("begin", "parts", "complete", "abort")
+_READ_ONLY = {"pretrained": "a pretrained model", "shared": "another job's checkpoint"}
 _URL_SECONDS = 900
 """Short: an agent that has lost its attempt keeps its URLs for as long."""
 
@@ -27,8 +30,8 @@ def objects(context: Context, token: AttemptToken, call: ObjectsCall) -> Objects
         # A lost learner may still report how it ended, and write nothing else.
         find = granted_learner if call.space == "exit" else present_learner
         learner = find(session, attempt, call.rank, call.instance, lock=False)
-        if call.space == "pretrained" and call.op not in ("get", "list"):
-            raise invalid("op", "a pretrained model is read only", found=call.op, accepted="get, list")
+        if call.space in _READ_ONLY and call.op not in ("get", "list"):
+            raise invalid("op", f"{_READ_ONLY[call.space]} is read only", found=call.op, accepted="get, list")
         if call.space == "results" and call.op not in ("get", "list") and learner.storing_at is None:
             raise Problem(NO_GRANT, "results are stored only with a storing grant: POST /learner/storing first")
         prefix = _prefix(session, attempt, call)
@@ -86,6 +89,8 @@ def _check_key(key: str) -> None:
 def _prefix(session: Session, attempt: Attempt, call: ObjectsCall) -> str:
     if call.space == "pretrained":
         return _model_prefix(session, attempt)
+    if call.space == "shared":
+        return _shared_prefix(session, attempt)
     if call.space == "results":
         return results_prefix(attempt.project_id, attempt.job_id)
     if call.space == "checkpoints":
@@ -95,6 +100,15 @@ def _prefix(session: Session, attempt: Attempt, call: ObjectsCall) -> str:
     if call.op not in ("put", "get") or call.keys != ["exit.json"]:
         raise invalid("keys", "space 'exit' holds exit.json alone", accepted='op put or get, keys ["exit.json"]')
     return exit_key(attempt.project_id, attempt.job_id, attempt.n, call.rank).removesuffix("exit.json")
+
+
+def _shared_prefix(session: Session, attempt: Attempt) -> str:
+    """The prefix of the checkpoints of the job that this job begins with."""
+    job = Scope(session, attempt.project_id).find(Job, Job.id == attempt.job_id)
+    source = shared_source(job) if job else None
+    if source is None:
+        raise invalid("space", "the job does not begin with another job's stored checkpoint", found="shared")
+    return checkpoints_prefix(attempt.project_id, source)
 
 
 def _model_prefix(session: Session, attempt: Attempt) -> str:

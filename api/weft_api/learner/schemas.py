@@ -185,7 +185,7 @@ class StoringCall(LearnerCall):
 class ObjectsCall(LearnerCall):
     model_config = call_examples(space="results", op="put", keys=["model.pt"])
 
-    space: Literal["results", "checkpoints", "profiles", "pretrained", "exit"]
+    space: Literal["results", "checkpoints", "shared", "profiles", "pretrained", "exit"]
     op: Literal["put", "get", "list", "delete", "begin", "parts", "complete", "abort"] = Field(
         description="`begin`, `parts`, `complete` and `abort` belong to a multipart upload of a single key."
     )

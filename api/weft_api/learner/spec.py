@@ -24,6 +24,7 @@ from weft_core.launch import (
 from weft_core.manifest import DataStore, Manifest, Place
 from weft_core.objects import code_key, overlay_key
 from weft_core.repositories import authorization
+from weft_core.store.checkpoints import shared_source
 from weft_core.store.models import Attempt, CodeBundle, Job, Model, ModelVersion, Overlay, OverlayState, Secret
 from weft_core.store.scope import Scope
 from weft_core.tokens import hash_token, mlflow_token
@@ -89,6 +90,8 @@ class SpecBuilder:
             results_folder=self._results_folder(),
             registers=manifest.registers is not None,
             checkpoints=checkpoints,
+            shared_from=shared_source(self._job),
+            shared_checkpoints=self._shared_checkpoints(),
             checkpoint=manifest.checkpoint,
             identity=self.identity(rank),
             log=self._log(),
@@ -178,6 +181,14 @@ class SpecBuilder:
             opened.at(place.container, place.prefix, self._job.id),
             checkpoints_in(opened, place, self._job.id),
         )
+
+    def _shared_checkpoints(self) -> S3Location | None:
+        """Both jobs have the same manifest, and so their checkpoints are in the same store."""
+        source = shared_source(self._job)
+        if source is None or self._manifest.results_place is None:
+            return None
+        store, place = self._manifest.results_place
+        return checkpoints_in(self._open(store), place, source)
 
     def _results_folder(self) -> str | None:
         for store in self._manifest.data_stores:

@@ -116,7 +116,7 @@ def opened(context: Context, location: S3Location) -> S3Location:
 def learner_policy(spec: LearnerSpec) -> str | None:
     """The rights of a learner in the shared store: to read its inputs, and to read and write its results and
     checkpoints."""
-    reads = [entry.location for entry in spec.data] + [spec.pretrained]
+    reads = [entry.location for entry in spec.data] + [spec.pretrained, spec.shared_checkpoints]
     read = [location for location in reads if location is not None and location.temporary]
     write = [location for location in (spec.results, spec.checkpoints) if location is not None and location.temporary]
     statements: list[dict[str, Any]] = []

@@ -13,6 +13,7 @@ _TRIAL: dict[str, Any] = {
     "parameters": {"batch": 32, "lr": 0.0123},
     "value": 0.981,
     "reason": "",
+    "parent": None,
     "job": "job-4k9x2m7qd1ze",
     "job_state": "COMPLETED",
     "created_at": "2026-01-31T08:15:02.512345Z",
@@ -50,6 +51,9 @@ class TrialView(BaseModel):
     parameters: dict[str, bool | int | float | str]
     value: float | None = Field(description="The best value of the sweep's metric that it has reported.")
     reason: str = Field(description="Why it has no value.")
+    parent: int | None = Field(
+        default=None, description="With `pbt`: the number of the trial whose checkpoint it began with."
+    )
     job: str | None = Field(description="The job that runs it; null for one that runs elsewhere, or if it was deleted.")
     job_state: str | None = Field(description="The state of this job.")
     created_at: datetime

@@ -212,6 +212,7 @@ def _trial_views(scope: Scope, rows: Sequence[Trial]) -> list[TrialView]:
             parameters=trial.parameters,
             value=trial.value,
             reason=trial.reason,
+            parent=trial.parent,
             job=trial.job_id,
             job_state=states.get(trial.job_id) if trial.job_id else None,
             created_at=trial.created_at,
@@ -282,6 +283,8 @@ def ask(context: Context, who: Principal, sweep_id: str, body: AskBody, once: On
         search = trials.search_of(sweep)
         if sweep.state != SweepState.RUNNING:
             raise Problem(CONFLICT, f"the sweep is {sweep.state}: only a RUNNING one makes trials")
+        if search.population is not None:
+            raise Problem(CONFLICT, "the search pbt makes all of its trials itself: one more would have no place")
         if sweep.asked >= search.trials:
             raise Problem(CONFLICT, f"all {search.trials} trials of the sweep have been asked for")
         proposal = _given(search, body) if body.parameters is not None else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated
 
@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from weft.commands.common import JobArgument, JobsArgument, JsonOption, client_of
 from weft.commands.several import Several, ask, several
+from weft.commands.views import complete_view
 from weft.models import TERMINAL
 from weft.resources.jobs import Job
 from weft.ui.cells import styled_state
@@ -78,6 +79,15 @@ def list_jobs(
             metavar="ORDER",
         ),
     ] = None,
+    view: Annotated[
+        str | None,
+        typer.Option(
+            "--view",
+            help="The filters, order and columns of a saved view; other options add to it.",
+            metavar="NAME",
+            autocompletion=complete_view,
+        ),
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of jobs.")] = _DEFAULT_LIMIT,
     everything: Annotated[bool, typer.Option("--all", "-a", help="List all jobs.")] = False,
     as_json: JsonOption = False,
@@ -86,16 +96,22 @@ def list_jobs(
 
     To list the best jobs by a metric: weft list --sort -metric:val/accuracy:max
     """
-    params, measured = _columns(column or ())
-    conditions = [condition for condition in metric or () if any(sign in condition for sign in "<>=")]
-    found = client_of(ctx).jobs.list(
-        state=[choice.value for choice in state or ()],
-        label=label or (),
-        q=query,
-        since=since,
+    client = client_of(ctx)
+    saved = client.views.get(view).search if view is not None else {}
+    metric = [*saved.get("metric", ()), *(metric or ())]
+    params, measured = _columns([*_shown(saved.get("col", ())), *(column or ())])
+    conditions = [condition for condition in metric if any(sign in condition for sign in "<>=")]
+    sort = sort or _first(saved, "sort")
+    found = client.jobs.list(
+        state=[choice.value for choice in state or ()] or saved.get("state", ()),
+        label=[*saved.get("label", ()), *(label or ())],
+        q=query or _first(saved, "q"),
+        since=since or _first(saved, "since"),
         metric=conditions,
-        param=params,
+        param=[*saved.get("param", ()), *params],
         sort=sort,
+        user=_first(saved, "user"),
+        engine=_first(saved, "engine"),
         # One job more than the command shows: it tells whether there are more.
         limit=None if everything else limit + 1,
     )
@@ -106,12 +122,21 @@ def list_jobs(
     if as_json:
         show_json([dict(job.raw) for job in jobs])
     elif not jobs:
-        narrowed = bool(state or label or query or since or conditions)
+        narrowed = bool(saved or state or label or query or since or conditions)
         say("no such jobs" if narrowed else "no jobs yet; `weft init` writes a starter manifest")
     else:
-        show(job_table(jobs, metric_columns([*measured, *(metric or ())], sort), params))
+        show(job_table(jobs, metric_columns([*measured, *metric], sort), params))
         if more and sys.stdout.isatty():
             say(f"[dim]the {'first' if sort else 'newest'} {len(jobs)}; --all lists all[/]")
+
+
+def _first(saved: Mapping[str, Sequence[str]], name: str) -> str | None:
+    return next(iter(saved.get(name, ())), None)
+
+
+def _shown(columns: Sequence[str]) -> list[str]:
+    """The columns of a view that ``--column`` accepts. The others are the page's own, such as ``labels``."""
+    return [name for name in columns if name.startswith(("param:", "metric:"))]
 
 
 def _columns(named: Sequence[str]) -> tuple[list[str], list[str]]:

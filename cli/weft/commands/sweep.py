@@ -134,7 +134,7 @@ def submit(
     parallel: Annotated[int | None, typer.Option("--parallel", min=1, help="How many run at the same time.")] = None,
     search: Annotated[
         str | None,
-        typer.Option("--search", metavar="NAME", help="random, grid, tpe, cmaes, asha, hyperband or manual."),
+        typer.Option("--search", metavar="NAME", help="random, grid, tpe, cmaes, asha, hyperband, pbt or manual."),
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="The seed of all random choices.")] = None,
     follow: Annotated[

@@ -26,6 +26,7 @@ from weft.models.jobs import (
     Round,
     StateChange,
 )
+from weft.models.lists import Usage, UserUse, View
 from weft.models.logs import Gap, LogLine, LogMatch
 from weft.models.profiles import Profile, ProfileFile
 from weft.models.registry import Model, ModelVersion
@@ -73,7 +74,10 @@ __all__ = [
     "SweepInfo",
     "Token",
     "Trial",
+    "Usage",
     "User",
+    "UserUse",
+    "View",
     "WaitingJob",
     "parse_time",
 ]

@@ -13,7 +13,8 @@ from weft.models.base import Json, ServerValue, parse_time
 @dataclass(frozen=True)
 class Trial(ServerValue):
     """One choice of a sweep's parameters. ``state`` is RUNNING, COMPLETED (it has a ``value``), FAILED or HALTED;
-    ``reason`` says why it has no value. ``job`` is None for a trial that runs elsewhere, or whose job was deleted."""
+    ``reason`` says why it has no value. ``parent`` is the number of the trial whose checkpoint it began with (with the
+    search ``pbt``). ``job`` is None for a trial that runs elsewhere, or whose job was deleted."""
 
     number: int
     state: str
@@ -22,6 +23,7 @@ class Trial(ServerValue):
     reason: str = ""
     job: str | None = None
     job_state: str | None = None
+    parent: int | None = None
     created_at: datetime | None = None
     ended_at: datetime | None = None
 
@@ -35,6 +37,7 @@ class Trial(ServerValue):
             reason=data.get("reason") or "",
             job=data.get("job"),
             job_state=data.get("job_state"),
+            parent=data.get("parent"),
             created_at=parse_time(data.get("created_at")),
             ended_at=parse_time(data.get("ended_at")),
             raw=data,

@@ -279,6 +279,8 @@ class Jobs(JobStreams):
         sort: str | None = None,
         limit: int | None = None,
         param: str | Sequence[str] | None = None,
+        user: str | None = None,
+        engine: str | None = None,
     ) -> Iterator[Job]:
         """Jobs, newest first unless ``sort`` is given. The iteration fetches further pages when it needs them.
 
@@ -291,7 +293,9 @@ class Jobs(JobStreams):
             sort: ``created_at``, ``name``, ``state``, ``duration`` or ``metric:NAME[:min|:max]``; a ``-`` in front
                 sorts in descending order.
             limit: maximum number of jobs; None: all.
-            param: the parameters that the jobs' ``params`` hold; limits nothing.
+            param: the parameters that the jobs' ``params`` hold; ``NAME=VALUE`` is also a condition.
+            user: only jobs that this user submitted.
+            engine: only jobs of this engine.
         """
         cursor: str | None = None
         left = limit
@@ -307,6 +311,8 @@ class Jobs(JobStreams):
                     "since": since,
                     "metric": metric,
                     "param": param,
+                    "user": user,
+                    "engine": engine,
                     "sort": sort,
                     "limit": 100 if left is None else min(left, 100),
                     "cursor": cursor,

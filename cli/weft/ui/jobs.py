@@ -253,6 +253,8 @@ def _checkpoint(told: Json, job_id: str | None) -> str:
         for part in (f"by attempt {attempt}" if attempt else "", f"of {job}" if job not in (None, job_id) else "")
         if part
     )
+    if told.get("shared"):
+        return f"of {job}"
     what = f"{words.count(int(told.get('files') or 0), 'file')}, {words.size(int(told.get('size') or 0))}"
     return f"{', '.join(part for part in (when, whose) if part)}: {what}"
 

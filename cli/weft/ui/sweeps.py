@@ -52,9 +52,14 @@ def sweep_panel(sweep: SweepInfo, trials: Sequence[Trial], shown: Sequence[Trial
 
 
 def trial_table(sweep: SweepInfo, trials: Sequence[Trial]) -> Table:
-    """A line for each trial, with a column for each parameter."""
+    """A line for each trial, with a column for each parameter; with ``pbt`` also for the trial that it came from."""
     names = sorted({name for trial in trials for name in trial.parameters})
-    made = table("TRIAL", *names, sweep.metric.upper(), "STATE", "JOB", "TIME", numbers=("TRIAL", sweep.metric.upper()))
+    origin = ("FROM",) if any(trial.parent is not None for trial in trials) else ()
+    metric = sweep.metric.upper()
+    made = table(
+        *("TRIAL", *origin, *names, metric, "STATE", "JOB", "TIME"),
+        numbers=("TRIAL", "FROM", metric),
+    )
     best = sweep.best.number if sweep.best else None
     for trial in trials:
         state = cells.state(trial.state)
@@ -62,6 +67,7 @@ def trial_table(sweep: SweepInfo, trials: Sequence[Trial]) -> Table:
             state = cells.state(trial.job_state)
         made.add_row(
             Text(str(trial.number), style="bold" if trial.number == best else ""),
+            *(("–" if trial.parent is None else str(trial.parent),) if origin else ()),
             *(Text(parameter(trial.parameters.get(name))) for name in names),
             Text(_value(trial.value), style="bold" if trial.number == best else ""),
             state,

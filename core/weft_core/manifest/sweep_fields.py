@@ -219,6 +219,11 @@ _RUNGS = Section(
             "Whether a rung waits for all of its trials before the best of them go on. The decisions then do not "
             "depend on which trial ends first, but machines may be idle meanwhile.",
         ),
+        "every": Field(
+            Whole(1, 10**9),
+            "With `pbt`: a rung ends at each multiple of this number, and the last one at `max`. The other searches "
+            "have `min`, `reduction` and `sync` instead.",
+        ),
     },
     accepted="a mapping such as {parameter: epochs, max: 27}",
 )
@@ -247,7 +252,8 @@ SWEEP = Section(
         "trials": Field(
             Whole(1, 100_000),
             "How many trials the sweep makes. Without it, `grid` tries each combination once, and other searches make "
-            "20. `asha` makes more if only more bring a trial to the last rung.",
+            "20. `asha` makes more if only more bring a trial to the last rung. `pbt` makes `population` trials for "
+            "each rung, and accepts no other number.",
         ),
         "parallel": Field(Whole(1, 1000), "How many trials are under way at the same time."),
         "search": Field(
@@ -255,12 +261,17 @@ SWEEP = Section(
             "What chooses the parameters of a trial. `random`: chance. `grid`: each combination once. `tpe`: Optuna's "
             "tree-structured Parzen estimator, which learns from the trials before. `cmaes`: Optuna's CMA-ES, for "
             "ranges of numbers. `asha` and `hyperband`: chance, and only good trials run to their end (`rungs`). "
+            "`pbt`: population based training, in which bad trials go on from the checkpoints of good trials. "
             "`manual`: a program of yours, through the API.",
         ),
         "rungs": Field(
             _RUNGS,
-            "How far trials run before only the best of them go on. `asha` and `hyperband` need it. With `hyperband`, "
+            "How far trials run before they are compared. `asha`, `hyperband` and `pbt` need it. With `hyperband`, "
             "some of the trials begin at a higher rung.",
+        ),
+        "population": Field(
+            Whole(4, 1000),
+            "With `pbt`: how many trials each rung has. Without it, 8, or `parallel` if that is more.",
         ),
         "stop": Field(
             Section(

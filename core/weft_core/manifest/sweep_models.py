@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Value = bool | int | float | str
 """The value of a parameter."""
-Search = Literal["random", "grid", "tpe", "cmaes", "asha", "hyperband", "manual"]
+Search = Literal["random", "grid", "tpe", "cmaes", "asha", "hyperband", "pbt", "manual"]
 SEARCHES: tuple[str, ...] = get_args(Search)
-WITH_RUNGS: tuple[Search, ...] = ("asha", "hyperband")
+WITH_RUNGS: tuple[Search, ...] = ("asha", "hyperband", "pbt")
 """The searches whose trials run in rungs."""
 REFERENCE = re.compile(r"\$\{sweep\.([^{}]*)\}")
 """``${sweep.NAME}`` in a command or in ``env``."""
@@ -91,10 +91,15 @@ class Rungs(_Form):
     """One trial of this many goes on to the next rung."""
     sync: bool = False
     """Whether a rung waits for all of its trials before the best of them go on."""
+    every: int | None = None
+    """With ``pbt`` only: the distance between two rungs."""
 
     @property
     def ends(self) -> list[int]:
-        """Where each rung ends, the lowest first: ``max`` divided by ``reduction`` repeatedly, down to ``min``."""
+        """Where each rung ends, the lowest first: each multiple of ``every``, or ``max`` divided by ``reduction``
+        repeatedly, down to ``min``."""
+        if self.every is not None:
+            return [*range(self.every, self.max, self.every), self.max]
         ends = [self.max]
         while ends[0] // self.reduction >= self.min:
             ends.insert(0, ends[0] // self.reduction)
@@ -111,7 +116,9 @@ class Sweep(_Form):
     parallel: int = 2
     search: Search = "tpe"
     rungs: Rungs | None = None
-    """With ``asha`` and ``hyperband`` only."""
+    """With ``asha``, ``hyperband`` and ``pbt`` only."""
+    population: int | None = None
+    """With ``pbt`` only: how many trials each rung has. They are numbered rung by rung."""
     stop: SweepStop = Field(default_factory=SweepStop)
     seed: int = 0
 

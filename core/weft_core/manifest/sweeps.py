@@ -20,6 +20,9 @@ from weft_core.manifest.sweep_models import (
 )
 
 _TRIALS, _MOST_TRIALS = 20, 100_000
+_POPULATION = 8
+_HALVING = ("min", "reduction", "sync")
+"""The keys of ``rungs`` that ``pbt`` does not have."""
 
 
 def resolve_sweep(values: dict[str, Any], findings: Findings) -> Sweep | None:
@@ -43,13 +46,26 @@ def resolve_sweep(values: dict[str, Any], findings: Findings) -> Sweep | None:
     _check_parameters(parameters, findings)
     search = asked.get("search", "tpe")
     _check_search(search, parameters, findings)
+    if "population" in asked and search != "pbt":
+        message = f"the search {search} has no population: accepted with pbt"
+        findings.add("sweep.population", message, accepted="pbt as sweep.search")
     rungs = _resolve_rungs(asked, search, parameters, findings)
     if findings.has("sweep"):
         return None
-    trials = asked.get("trials", _TRIALS)
-    if rungs is not None:
+    trials, population = asked.get("trials", _TRIALS), None
+    if search == "pbt" and rungs is not None:
+        population = asked.get("population", max(_POPULATION, asked.get("parallel", 0)))
+        trials = _population_trials(asked, population, rungs, findings)
+    elif rungs is not None:
         trials = _enough_trials(asked, search, rungs, findings)
-    sweep = Sweep(parameters=parameters, metric=asked["metric"], trials=trials, search=search, rungs=rungs)
+    sweep = Sweep(
+        parameters=parameters,
+        metric=asked["metric"],
+        trials=trials,
+        search=search,
+        rungs=rungs,
+        population=population,
+    )
     size = sweep.grid_size if search == "grid" else None
     if size is not None and size > 100_000:
         findings.add("sweep.search", f"a grid of {size:,} combinations, accepted are at most 100,000")
@@ -93,7 +109,7 @@ def _resolve_rungs(
     told = asked.get("rungs")
     if (told is None) == (search in WITH_RUNGS):
         if told is None:
-            accepted = "a mapping such as {parameter: epochs, max: 27}"
+            accepted = f"a mapping such as {{parameter: epochs, max: {'20, every: 2' if search == 'pbt' else 27}}}"
             findings.add("sweep.rungs", f"missing: the search {search} needs {accepted}", accepted=accepted)
         else:
             accepted = " or ".join(WITH_RUNGS)
@@ -104,8 +120,9 @@ def _resolve_rungs(
     if told is None or findings.has("sweep.rungs"):
         return None
     rungs = Rungs(**told)
+    _check_keys_of_rungs(told, search, findings)
     least = rungs.min * rungs.reduction
-    if rungs.max < least:
+    if search != "pbt" and rungs.max < least:
         accepted = f"a whole number from {least:,}, which is min times reduction"
         findings.add("sweep.rungs.max", f"expected {accepted}, found {rungs.max:,}", accepted=accepted)
     if rungs.parameter in parameters:
@@ -116,6 +133,39 @@ def _resolve_rungs(
         named = {variable(name): name for name in parameters}
         _check_variable(rungs.parameter, "sweep.rungs.parameter", named, findings)
     return rungs
+
+
+def _check_keys_of_rungs(told: dict[str, Any], search: str, findings: Findings) -> None:
+    if search != "pbt":
+        if "every" in told:
+            message = f"the search {search} has no distance between its rungs: accepted with pbt"
+            findings.add("sweep.rungs.every", message, accepted="min and reduction")
+        return
+    for key in _HALVING:
+        if key in told:
+            findings.add(f"sweep.rungs.{key}", f"the search pbt has no {key}: accepted is every", accepted="every")
+    accepted = f"a whole number from 1 to {told['max'] - 1:,}, so that there are two rungs"
+    every = told.get("every")
+    if every is None:
+        findings.add("sweep.rungs.every", f"missing: the search pbt needs {accepted}", accepted=accepted)
+    elif every >= told["max"]:
+        findings.add("sweep.rungs.every", f"expected {accepted}, found {every:,}", accepted=accepted)
+
+
+def _population_trials(asked: dict[str, Any], population: int, rungs: Rungs, findings: Findings) -> int:
+    """As many as the population has at each rung."""
+    count = 1 + (rungs.max - 1) // (rungs.every or 1)  # without the list: there may be a billion
+    trials = population * count
+    told = asked.get("trials", trials)
+    if trials > _MOST_TRIALS:
+        message = (
+            f"{count:,} rungs of {population:,} trials are {trials:,} trials, accepted are at most {_MOST_TRIALS:,}"
+        )
+        findings.add("sweep.rungs", message, accepted="a larger every, a smaller max or a smaller population")
+    elif told != trials:
+        accepted = f"{trials:,}, which is population ({population:,}) times rungs ({count:,})"
+        findings.add("sweep.trials", f"expected {accepted}, found {told:,}; leave it out", accepted=accepted)
+    return trials
 
 
 def _enough_trials(asked: dict[str, Any], search: str, rungs: Rungs, findings: Findings) -> int:

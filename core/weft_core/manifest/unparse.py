@@ -133,5 +133,10 @@ def _sweep(sweep: Sweep) -> dict[str, Any]:
     if sweep.stop.after_seconds is not None:
         stop["after"] = _seconds(sweep.stop.after_seconds)
     same = sweep.model_dump(include={"metric", "goal", "trials", "parallel", "search", "seed"})
-    rungs = {} if sweep.rungs is None else {"rungs": sweep.rungs.model_dump()}
-    return {"parameters": parameters, **same, **rungs, "stop": stop}
+    more_keys: dict[str, Any] = {}
+    if sweep.rungs is not None:
+        without = {"min", "reduction", "sync"} if sweep.population is not None else {"every"}
+        more_keys["rungs"] = sweep.rungs.model_dump(exclude=without)
+    if sweep.population is not None:
+        more_keys["population"] = sweep.population
+    return {"parameters": parameters, **same, **more_keys, "stop": stop}

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from weft_core.ids import new_id
 from weft_core.lifecycle.states import RESUMABLE, TERMINAL, Desired, JobState, check_transition
 from weft_core.manifest.sweep_models import Value, written
+from weft_core.store.checkpoints import reader_of
 from weft_core.store.models import Event, Job, LogCursor, Model, ModelVersion, RuleFiring
 from weft_core.store.notifications import queue_state
 from weft_core.store.registry import register, registered_name
@@ -200,9 +201,15 @@ def _open_again(session: Session, job: Job, why: str, by: str | None) -> None:
 
 def request_delete(session: Session, job: Job, by: str | None = None) -> None:
     """Ask for the job to be deleted: stopped first if it runs, then removed with its logs; idempotent. ``by``: a user's
-    id."""
+    id.
+
+    Raises:
+        Conflict: another job that has not ended begins with its checkpoint.
+    """
     if job.desired == Desired.DELETED:
         return
+    if (reader := reader_of(session, job)) is not None:
+        raise Conflict(f"job {reader} begins with its checkpoint and has not ended: halt or delete that job first")
     job.desired = Desired.DELETED.value
     due(job)
     record_event(session, job, "desired", "delete requested", by=by)

@@ -17,7 +17,7 @@ from weft_core.sweeps.rungs import Bracket, Standing, brackets, promotion
 
 def next_promotion(session: Session, sweep: SweepRow, search: Sweep) -> int | None:
     """The number of the trial that goes on to its next rung; None: no trial does."""
-    if search.rungs is None:
+    if search.rungs is None or search.population is not None:
         return None
     for bracket in brackets(search):
         begun = sweep.asked >= bracket.numbers.stop

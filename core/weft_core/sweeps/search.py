@@ -44,6 +44,8 @@ class Proposal:
 
     parameters: dict[str, Value]
     memory: dict[str, Any] = field(default_factory=dict)
+    parent: int | None = None
+    """The number of the trial whose checkpoint it begins with; None: it begins anew."""
 
 
 def propose(sweep: Sweep, number: int, earlier: Sequence[Known]) -> Proposal:
@@ -58,7 +60,7 @@ def propose(sweep: Sweep, number: int, earlier: Sequence[Known]) -> Proposal:
     if sweep.search == "grid":
         return Proposal(sweep.grid_point(number))
     _quiet()
-    study = study_of(sweep, earlier, _sampler(sweep, _chance(sweep.seed, number)))
+    study = study_of(sweep, earlier, _sampler(sweep, chance(sweep.seed, number)))
     asked = study.ask(_space(sweep))
     memory = study.get_trials(deepcopy=False)[-1].system_attrs
     chosen = {name: _plain(sweep.parameters[name], asked.params[name]) for name in sweep.names}
@@ -91,17 +93,18 @@ def _quiet() -> None:
     warnings.filterwarnings("ignore", message="The distribution is specified by")
 
 
-def _sampler(sweep: Sweep, chance: int) -> BaseSampler:
+def _sampler(sweep: Sweep, seed: int) -> BaseSampler:
     from optuna import samplers
 
     if sweep.search == "random" or sweep.rungs is not None:
-        return samplers.RandomSampler(seed=chance)
+        return samplers.RandomSampler(seed=seed)
     if sweep.search == "cmaes":
-        return samplers.CmaEsSampler(seed=chance, warn_independent_sampling=False)
-    return samplers.TPESampler(seed=chance)
+        return samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
+    return samplers.TPESampler(seed=seed)
 
 
-def _chance(seed: int, number: int) -> int:
+def chance(seed: int, number: int) -> int:
+    """The seed of all random choices for the trial ``number``."""
     return int.from_bytes(hashlib.sha256(f"{seed}/{number}".encode()).digest()[:4], "big")
 
 

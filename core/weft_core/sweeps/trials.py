@@ -17,15 +17,19 @@ from weft_core.manifest import Credentials, Manifest, Sweep, Value, manifest_tex
 from weft_core.manifest.sweep_models import written
 from weft_core.secrets import SecretBox
 from weft_core.settings import Settings
+from weft_core.store.checkpoints import shared_checkpoint
 from weft_core.store.credentials import unseal_all
+from weft_core.store.jobs import record_event
 from weft_core.store.members import submitting_role
 from weft_core.store.models import Job, JobMetric, SweepRow, SweepState, Trial, TrialState
 from weft_core.store.packages import unpack_packages
 from weft_core.store.scope import Scope
 from weft_core.store.submitting import insert_job, job_row
+from weft_core.sweeps.population import NobodyGoesOn, may_begin
 from weft_core.sweeps.promoting import next_promotion, promote
 from weft_core.sweeps.rungs import bracket_of
 from weft_core.sweeps.search import BEST, LEARNING, NEWEST, Known, Proposal, is_better, is_good_enough, propose
+from weft_core.sweeps.succession import choose, lock_source
 
 OPEN = (SweepState.RUNNING, SweepState.PAUSED, SweepState.STOPPING)
 """The states of a sweep that has not ended."""
@@ -54,7 +58,11 @@ def search_of(sweep: SweepRow) -> Sweep:
 
 
 def ask(session: Session, sweep: SweepRow) -> Proposal:
-    """The parameters of the next trial, by the sweep's search."""
+    """The parameters of the next trial, by the sweep's search.
+
+    Raises:
+        NobodyGoesOn: it would have to begin with the checkpoint of an earlier trial, and there is none.
+    """
     return decide(session, sweep, sweep.asked, sweep.told)
 
 
@@ -62,6 +70,8 @@ def decide(session: Session, sweep: SweepRow, number: int, seen: int) -> Proposa
     """The parameters of the trial ``number``, as they are when ``seen`` trials have ended. Only rows of these and of
     earlier trials count, so a decision can be made once more, later and elsewhere."""
     search = search_of(sweep)
+    if search.population is not None and number >= search.population:
+        return choose(session, sweep, search, number)
     earlier = _earlier(session, sweep, search, number, seen) if search.search in LEARNING else []
     return propose(search, number, earlier)
 
@@ -124,12 +134,14 @@ def begin(
         ManifestError: its manifest can't be made.
     """
     scope, search = Scope(session, sweep.project_id), search_of(sweep)
-    rung = bracket_of(search, sweep.asked).first if search.rungs is not None and runs else None
-    parameters = search.given(proposal.parameters, rung)
+    rung = bracket_of(search, sweep.asked).first if search.rungs and not search.population and runs else None
+    at = sweep.asked // search.population if search.population else rung
+    parameters = search.given(proposal.parameters, at)
     trial = Trial(
         sweep_id=sweep.id,
         number=sweep.asked,
         parameters=parameters,
+        parent=proposal.parent,
         rung=rung,
         memory=proposal.memory,
         runs=runs,
@@ -138,7 +150,7 @@ def begin(
     )
     woken: list[str] = []
     if runs:
-        job, woken = _submit(scope, kit, sweep, parameters)
+        job, woken = _submit(scope, kit, sweep, parameters, proposal.parent)
         trial.job_id = job.id
     scope.add(trial)
     sweep.asked += 1
@@ -146,7 +158,9 @@ def begin(
     return trial, woken
 
 
-def _submit(scope: Scope, kit: Kit, sweep: SweepRow, parameters: Mapping[str, Value]) -> tuple[Job, list[str]]:
+def _submit(
+    scope: Scope, kit: Kit, sweep: SweepRow, parameters: Mapping[str, Value], parent: int | None
+) -> tuple[Job, list[str]]:
     credentials = unseal_all(kit.box, sweep.credentials)
     manifest = trial_manifest(Manifest.model_validate(sweep.manifest), parameters, kit, credentials)
     job = job_row(
@@ -158,7 +172,13 @@ def _submit(scope: Scope, kit: Kit, sweep: SweepRow, parameters: Mapping[str, Va
         pretrained_id=sweep.pretrained_id,
         budget_id=sweep.budget_id,
     )
+    source = None if parent is None else scope.session.get_one(Trial, (sweep.id, parent)).job_id
+    if source is not None:
+        job.checkpoint_of = shared_checkpoint(source)
     overlay = insert_job(scope, kit.box, job, manifest, credentials, unpack_packages(sweep.packages, manifest))
+    if source is not None:
+        words = f"begins with the last checkpoint of {source}, trial {parent}"
+        record_event(scope.session, job, "checkpoint", words, data=job.checkpoint_of)
     return job, [job.id] if overlay is None else [overlay.job_id, job.id]
 
 
@@ -277,8 +297,16 @@ def advance(session: Session, kit: Kit, sweep: SweepRow) -> list[str]:
                     busy = True
                     break
                 woken += promoted
-            elif sweep.asked < search.trials:
-                woken += begin(session, kit, sweep, ask(session, sweep))[1]
+            elif sweep.asked < search.trials and may_begin(search, sweep.asked, sweep.told):
+                try:
+                    proposal = ask(session, sweep)
+                except NobodyGoesOn as nobody:
+                    end(sweep, SweepState.FAILED, str(nobody))
+                    break
+                if proposal.parent is not None and not lock_source(session, sweep, proposal.parent):
+                    busy = True
+                    break
+                woken += begin(session, kit, sweep, proposal)[1]
             else:
                 break
         under_way = sweep.asked - sweep.told

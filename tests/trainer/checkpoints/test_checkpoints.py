@@ -62,6 +62,10 @@ def contents(bucket: Bucket, place: str) -> list[str]:
     return [key for key in bucket.keys(place + "/") if "files/" in key]
 
 
+def paths(bucket: Bucket, generation: str) -> list[str]:
+    return [entry["path"] for entry in json.loads(bucket.get(generation))["files"]]
+
+
 def save(opened: Checkpoints) -> None:
     opened.finish(killed_at=None, patience=0)
 
@@ -233,6 +237,116 @@ def test_a_damaged_generation_makes_room_for_the_one_before(
     again = checkpoints("b").restore(patience=0)
     assert tree(tmp_path / "b") == {"model": "first"}
     assert again.files == 1
+
+
+@pytest.fixture
+def begin(tmp_path: Path, bucket: Bucket, place: str) -> Open:
+    """``begin(folder, rank=0, learners=2)``: an agent of a job that begins with the checkpoint in ``place``."""
+
+    def make(folder: str, rank: int = 0, learners: int = 2) -> Checkpoints:
+        (tmp_path / folder).mkdir()
+        own, other = (S3Store(S3Location(**bucket.location(where))) for where in (f"{place}-own", place))
+        learner = parse_spec(spec("x", rank=rank, learners=learners, checkpoint={"every_seconds": 0.1, "keep": 2}))
+        return Checkpoints(lambda: own, learner, tmp_path / folder, tmp_path / f"{folder}-pins", shared=lambda: other)
+
+    return make
+
+
+def test_a_job_begins_with_another_jobs_stored_files_and_leaves_them_as_they_are(
+    checkpoints: Open, begin: Open, tmp_path: Path, bucket: Bucket, place: str
+) -> None:
+    first = checkpoints("a")
+    (tmp_path / "a/vocabulary").write_text("words")
+    for step in ("1", "2"):
+        (tmp_path / "a/model").write_text(step)
+        save(first)
+    stored = bucket.keys(place + "/")
+    child = begin("b")
+    assert child.restore(patience=0).files == 2
+    assert tree(tmp_path / "b") == {"model": "2", "vocabulary": "words"}
+    assert child.untouched
+    assert bucket.keys(f"{place}-own/") == [], "no copy"
+    for step in ("3", "4", "5"):
+        (tmp_path / "b/model").write_text(step)
+        save(child)
+    again = begin("c")
+    again.restore(patience=0)
+    assert tree(tmp_path / "c") == {"model": "5", "vocabulary": "words"}, "its own come first"
+    assert len(generations(bucket, f"{place}-own")) == 2
+    assert bucket.keys(place + "/") == stored
+
+
+def test_a_job_that_changes_nothing_stores_what_it_began_with_at_its_end(
+    checkpoints: Open, begin: Open, tmp_path: Path, bucket: Bucket, place: str
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/model").write_text("1")
+    first = checkpoints("a")
+    save(first)
+    child = begin("b")
+    child.restore(patience=0)
+    child.start()
+    save(child)
+    [stored] = generations(bucket, f"{place}-own")
+    assert paths(bucket, f"{place}-own/{stored}") == ["model"]
+
+
+def test_a_state_that_is_half_written_is_left_to_the_other_job(
+    checkpoints: Open, begin: Open, tmp_path: Path, bucket: Bucket, place: str
+) -> None:
+    first = checkpoints("a")
+    (tmp_path / "a/step").mkdir()
+    (tmp_path / "a/step/one").write_text("1")
+    (tmp_path / "a/step/two").write_text("1")
+    save(first)
+    child = begin("b")
+    child.restore(patience=0)
+    (tmp_path / "b/other").mkdir()
+    (tmp_path / "b/other/file").write_text("x")
+    (tmp_path / "b/step/one").write_text("2")
+    (tmp_path / "b/step/.saving").touch()
+    save(child)
+    assert generations(bucket, f"{place}-own") == []
+    (tmp_path / "b/step/.saving").unlink()
+    save(child)
+    begin("c").restore(patience=0)
+    assert tree(tmp_path / "c") == {"step/one": "2", "step/two": "1", "other/file": "x"}
+
+
+def test_learners_begin_with_the_files_of_all_learners_of_the_other_job(
+    checkpoints: Open, begin: Open, tmp_path: Path
+) -> None:
+    savers = [checkpoints(f"a{rank}", rank) for rank in (0, 1)]
+    for rank in (0, 1):
+        (tmp_path / f"a{rank}/shard-{rank}").write_text(str(rank))
+    for saver in savers:
+        save(saver)
+    everything = {"shard-0": "0", "shard-1": "1"}
+    both = [begin(f"b{rank}", rank) for rank in (0, 1)]
+    for opened in both:
+        opened.restore(patience=0)
+    assert tree(tmp_path / "b0") == tree(tmp_path / "b1") == everything
+    # Learner 1 stores a state of its own, and the job dies: both go on from the state that both have.
+    (tmp_path / "b0/shard-0").write_text("later")
+    save(both[0])
+    begin("c0", 0).restore(patience=0)
+    assert tree(tmp_path / "c0") == everything
+    (tmp_path / "b1/shard-1").write_text("later")
+    save(both[1])
+
+
+def test_one_learner_takes_over_the_files_of_several(
+    checkpoints: Open, begin: Open, tmp_path: Path, bucket: Bucket, place: str
+) -> None:
+    for rank in (0, 1):
+        saver = checkpoints(f"a{rank}", rank)
+        (tmp_path / f"a{rank}/shard-{rank}").write_text(str(rank))
+        save(saver)
+    child = begin("b", learners=1)
+    child.restore(patience=0)
+    save(child)
+    [stored] = generations(bucket, f"{place}-own")
+    assert paths(bucket, f"{place}-own/{stored}") == ["shard-0", "shard-1"]
 
 
 def test_an_older_attempt_never_supersedes_a_newer_one(checkpoints: Open, tmp_path: Path) -> None:

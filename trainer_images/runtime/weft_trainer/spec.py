@@ -190,6 +190,10 @@ class LearnerSpec:
     """Without ``pretrained`` it is in the installation's own store."""
     results: S3Location | None = None
     checkpoints: S3Location | None = None
+    shared_from: str | None = None
+    """The job whose stored checkpoint this job begins with. It is only read there."""
+    shared_checkpoints: S3Location | None = None
+    """The place of that job's checkpoints; None: the installation's own store."""
     store_keys: StoreKeys | None = None
     """The keys for locations that are ``temporary``."""
     identity: IdentityToken | None = None
@@ -273,7 +277,7 @@ def parse_spec(data: Mapping[str, Any]) -> LearnerSpec:
             for entry in data.get("data", [])
         )
         known["mounts"] = tuple(MountInput(entry["id"], entry["path"]) for entry in data.get("mounts", []))
-        for name in ("pretrained", "results", "checkpoints"):
+        for name in ("pretrained", "results", "checkpoints", "shared_checkpoints"):
             known[name] = _optional(S3Location, data.get(name))
         known["store_keys"] = store_keys(data.get("store_keys"))
         known["identity"] = identity_token(data.get("identity"))

@@ -79,6 +79,11 @@ class Job(Base):
         Index("ix_jobs_experiment", "project_id", text("md5(name)"), text("created_at desc"), text("id desc")),
         Index("ix_jobs_overlay_id", "overlay_id", postgresql_where=text("overlay_id is not null")),
         Index("ix_jobs_pretrained_id", "pretrained_id", postgresql_where=text("pretrained_id is not null")),
+        Index(
+            "ix_jobs_checkpoint_of",
+            text("(checkpoint_of ->> 'job')"),
+            postgresql_where=text("checkpoint_of is not null"),
+        ),
     )
     id: Mapped[str] = mapped_column(primary_key=True)
     project_id: Mapped[str] = project()
@@ -99,7 +104,8 @@ class Job(Base):
     pretrained_id: Mapped[str | None]  # the model version that was resolved at submit; it may be deleted, too
     # The budget that its attempts are charged to.
     budget_id: Mapped[str | None] = mapped_column(ForeignKey("budgets.id", ondelete="SET NULL"))
-    # The other job's checkpoint of which it has a copy to begin with: {job, generation, attempt, at, files, size}.
+    # The other job's checkpoint that it begins with. A copy: {job, generation, attempt, at, files, size}. The stored
+    # files themselves: {job, shared: true}, see store/checkpoints.py.
     checkpoint_of: Mapped[dict[str, Any] | None]
 
     state: Mapped[str] = mapped_column(server_default=JobState.QUEUED.value)

@@ -83,7 +83,8 @@ class Trial(Base):
     project_id: Mapped[str] = project()
     parameters: Mapped[dict[str, Any]]
     job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id", ondelete="SET NULL"), unique=True)
-    rung: Mapped[int | None]  # of a sweep with rungs: the one that it runs, or ran last, from 0
+    parent: Mapped[int | None]  # the number of the trial whose checkpoint it began with
+    rung: Mapped[int | None]  # of a sweep whose trials go on: the rung that it runs, or ran last, from 0
     results: Mapped[list[float]] = mapped_column(
         ARRAY(Double), server_default=text("'{}'")
     )  # its value at each rung's end

@@ -5,7 +5,7 @@ import { headlineOf } from "../../ui/reason";
 import { tone } from "../../ui/StateBadge";
 import { Table } from "../../ui/Table";
 import { useNow } from "../../ui/useNow";
-import { bestFirst, over, parametersOf, shown, type Sweep, type Trial } from "./trials";
+import { bestFirst, haveParents, over, parametersOf, shown, type Sweep, type Trial } from "./trials";
 
 const route = getRouteApi("/inside/sweeps/$sweepId");
 
@@ -14,6 +14,7 @@ export function TrialTable({ sweep, trials }: { sweep: Sweep; trials: readonly T
   const navigate = route.useNavigate();
   const now = useNow(!over(sweep));
   const parameters = parametersOf(trials);
+  const parents = haveParents(trials);
   const rows = sort === "number" ? trials : bestFirst(trials, sweep.goal);
   const turn = (to: "number" | undefined) => void navigate({ search: { sort: to }, replace: true, resetScroll: false });
   return (
@@ -36,6 +37,7 @@ export function TrialTable({ sweep, trials }: { sweep: Sweep; trials: readonly T
           label="Table of trials"
           columns={[
             { name: "Trial", right: true },
+            ...(parents ? [{ name: "From", right: true as const }] : []),
             "State",
             { name: sweep.metric, right: true },
             ...parameters.map((name) => ({ name, right: true as const })),
@@ -46,6 +48,11 @@ export function TrialTable({ sweep, trials }: { sweep: Sweep; trials: readonly T
           {rows.map((trial) => (
             <tr key={trial.number} className={trial.number === sweep.best?.number ? "best" : undefined}>
               <td className="right">{trial.number}</td>
+              {parents && (
+                <td className="right" title={typeof trial.parent === "number" ? `Began with the checkpoint of trial ${trial.parent}` : undefined}>
+                  {trial.parent ?? "–"}
+                </td>
+              )}
               <td title={trial.reason}>
                 <span className="one-line">
                   <span className={`state tone-${tone(stateOf(trial))}`}>{stateOf(trial)}</span>

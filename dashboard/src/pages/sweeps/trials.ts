@@ -13,6 +13,9 @@ export const over = (sweep: Pick<Sweep, "state">) => ["COMPLETED", "STOPPED", "F
 /** Whether a trial that has ended may go on. */
 export const withRungs = (sweep: Pick<Sweep, "search">) => ["asha", "hyperband"].includes(sweep.search);
 
+/** Whether some trials began with the checkpoints of other trials. */
+export const haveParents = (trials: readonly Trial[]) => trials.some((trial) => typeof trial.parent === "number");
+
 /** The names of the parameters, in the order of their first trial. */
 export const parametersOf = (trials: readonly Trial[]): string[] => [
   ...new Set(trials.flatMap((trial) => Object.keys(trial.parameters))),

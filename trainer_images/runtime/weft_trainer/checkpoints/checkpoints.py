@@ -40,6 +40,8 @@ class Checkpoints:
         pins: an empty folder of the agent's on the same file system, where files stay as they are until they are sent.
         silence: seconds since the service last confirmed this attempt.
         fenced: whether this attempt is over.
+        shared: opens the store of the other job whose checkpoint this job begins with. Nothing is written there; the
+            first generation of this job's own has all files.
     """
 
     def __init__(
@@ -50,7 +52,9 @@ class Checkpoints:
         pins: Path,
         silence: Callable[[], float] = lambda: 0.0,
         fenced: Callable[[], bool] = lambda: False,
+        shared: Callable[[], Store] | None = None,
     ) -> None:
+        self._open_shared = shared
         self._open_store = store
         self._spec = spec
         self._folder = folder
@@ -64,6 +68,7 @@ class Checkpoints:
         self._entries: dict[str, tuple[FileStamp, Entry]] = {}  # a file's state when last hashed or restored
         self._open_at_stop: set[str] = set()
         self._foreign: dict[str, FileStamp] = {}  # other ranks' files, as they came back
+        self._borrowed: dict[str, FileStamp] = {}  # files of the other job's learner of this rank, as they came here
         self._lock = threading.Lock()
         self._every = spec.checkpoint.every_seconds
         self._stop = threading.Event()
@@ -83,27 +88,36 @@ class Checkpoints:
 
     def restore(self, patience: float) -> Restored:
         """Bring the last complete checkpoint here. Raises: TrainerError."""
-        restoring = Restoring(self._store, self._spec.rank, self._folder, patience, warn)
+        shared = self._open_shared() if self._open_shared else None
+        restoring = Restoring(self._store, self._spec.rank, self._folder, patience, warn, shared)
         restored = restoring.run()
         self._own = restoring.lists.get(self._spec.rank, self._own)
         self._epoch = self._own.next_epoch
         self._last = restored.cut.get(self._spec.rank)
         if self._last:
-            self._abandoned = {newer for newer in self._own.ids if newer > self._last.id}
+            self._abandoned = {newer for newer in self._own.ids if self._last.shared or newer > self._last.id}
+        self._borrowed = {}
         for rank, entry in restored.placed.values():
             stamp = stamp_of(below(self._folder, entry.path))
-            if stamp is not None and rank == self._spec.rank:
+            if stamp is not None and restored.cut[rank].shared and self._inherits(rank):
+                self._borrowed[entry.path] = stamp
+            elif stamp is not None and rank == self._spec.rank:
                 self._entries[entry.path] = (stamp, entry)
             elif stamp is not None:
                 self._foreign[entry.path] = stamp
         return restored
+
+    def _inherits(self, rank: int) -> bool:
+        """Whether this learner stores what a learner of the other job has stored: the one of its own rank; learner 1
+        also what the learners have stored that this job lacks."""
+        return rank == self._spec.rank or (self._spec.rank == 0 and rank >= self._spec.learners)
 
     @property
     def untouched(self) -> bool:
         """Whether the folder holds nothing but the files that came back."""
         if self._number:
             return False
-        known = {key: stamp for key, (stamp, _) in dict(self._entries).items()} | self._foreign
+        known = {key: stamp for key, (stamp, _) in dict(self._entries).items()} | self._foreign | self._borrowed
         return all(known.get(key) == stamp for key, stamp in scan(self._folder).items())
 
     @property
@@ -175,6 +189,8 @@ class Checkpoints:
             try:
                 state = self._settler.settle(min(_BETWEEN_SCANS, self._every), self._last_entries)
                 at_rest = state.at_rest
+                if self._borrows and self.untouched:
+                    continue  # it is stored already, by the other job
                 self._sync(state, patience=0)
             except Fenced:
                 return
@@ -190,6 +206,11 @@ class Checkpoints:
         return self._every - (time.time() - offset) % self._every
 
     @property
+    def _borrows(self) -> bool:
+        """Whether the newest state of the folder is stored by the other job only."""
+        return self._last is not None and self._last.shared
+
+    @property
     def _last_entries(self) -> Mapping[str, Entry]:
         return {entry.path: entry for entry in self._last.entries} if self._last else {}
 
@@ -199,6 +220,8 @@ class Checkpoints:
             seen = time.time()
             while True:
                 now, entries = state.select(self._last_entries)
+                if entries and self._borrows:
+                    return  # the files of a torn group are in the other job's store only
                 fresh: dict[str, FileStamp] = {}  # by key: to be sent
                 for key, stamp in now.items():
                     known = self._entries.get(key)
@@ -292,7 +315,7 @@ class Checkpoints:
         """Note that the folder is still in the state of the last generation, so that other learners know which of their
         generations goes with it."""
         last = self._last
-        if last is None or self._spec.learners == 1 or not state.at_rest or self._fenced():
+        if last is None or last.shared or self._spec.learners == 1 or not state.at_rest or self._fenced():
             return
         self._last = Generation(last.id, last.entries, seen, last.about)
         patiently(lambda: self._own.publish(self._last or last), patience)

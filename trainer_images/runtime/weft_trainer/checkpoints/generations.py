@@ -41,6 +41,8 @@ class Generation:
     until: float | None = None
     about: dict[str, Any] = field(default_factory=dict, compare=False)
     """Its job and attempt, and the time ``at`` which it was stored."""
+    shared: bool = False
+    """Whether it is of another job, which this job began with, and in the store of that job."""
 
     @property
     def contents(self) -> set[str]:

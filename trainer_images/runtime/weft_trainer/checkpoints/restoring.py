@@ -11,7 +11,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -79,16 +79,31 @@ class Restored:
 
 
 class Restoring:
-    """For one learner: the search for its files, and their download."""
+    """For one learner: the search for its files, and their download.
 
-    def __init__(self, store: Store, rank: int, folder: Path, patience: float, warn: Callable[[str], None]) -> None:
+    Args:
+        shared: the store of another job's checkpoints, which this job began with. They count as older than its own.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        rank: int,
+        folder: Path,
+        patience: float,
+        warn: Callable[[str], None],
+        shared: Store | None = None,
+    ) -> None:
         self._store = store
+        self._shared = shared
         self._rank = rank
         self._folder = folder
         self._patience = patience
         self._warn = warn
-        self._damaged: set[tuple[int, str]] = set()
+        self._damaged: set[tuple[int, str, bool]] = set()
         self.lists: dict[int, GenerationList] = {}
+        """This job's own."""
+        self._shared_lists: dict[int, GenerationList] = {}
 
     def run(self) -> Restored:
         """Every rank gets the files of all. Of a name that several ranks have written, it gets its own file, else
@@ -96,14 +111,16 @@ class Restoring:
 
         Raises: TrainerError."""
         self.lists = patiently(lambda: all_lists(self._store), self._patience)
+        if (shared := self._shared) is not None:
+            self._shared_lists = patiently(lambda: all_lists(shared), self._patience)
         while cut := newest_cut(self._generations()):
             placed = merge(cut, self._rank)
             try:
-                self._place(placed)
+                self._place(placed, cut)
             except _Damaged as damage:
                 generation = cut[damage.rank]
                 self._warn(f"checkpoint {generation.id} of learner {damage.rank + 1} can't be used: {damage}")
-                self._damaged.add((damage.rank, generation.id))
+                self._damaged.add((damage.rank, generation.id, generation.shared))
                 self._clear(placed)
                 continue
             mixed = "" if of_one_moment(cut) else " (the newest of each learner, which may be of different moments)"
@@ -114,9 +131,11 @@ class Restoring:
     def _generations(self) -> dict[int, list[Generation]]:
         """The generations of each rank that can be read, the newest first."""
         found: dict[int, list[Generation]] = {}
-        for rank, lists in self.lists.items():
+        own = ((rank, lists, False) for rank, lists in self.lists.items())
+        shared = ((rank, lists, True) for rank, lists in self._shared_lists.items())
+        for rank, lists, is_shared in (*own, *shared):
             for generation_id in reversed(lists.ids):
-                if (rank, generation_id) in self._damaged:
+                if (rank, generation_id, is_shared) in self._damaged:
                     continue
                 try:
                     generation = patiently(partial(lists.read, generation_id), self._patience)
@@ -124,12 +143,12 @@ class Restoring:
                     raise
                 except DataError as error:
                     self._warn(f"checkpoint {generation_id} can't be used: {error}")
-                    self._damaged.add((rank, generation_id))
+                    self._damaged.add((rank, generation_id, is_shared))
                 else:
-                    found.setdefault(rank, []).append(generation)
+                    found.setdefault(rank, []).append(replace(generation, shared=is_shared))
         return found
 
-    def _place(self, placed: Mapping[str, tuple[int, Entry]]) -> None:
+    def _place(self, placed: Mapping[str, tuple[int, Entry]], cut: Cut) -> None:
         def fetch(item: tuple[int, Entry]) -> None:
             rank, entry = item
             path = below(self._folder, entry.path)
@@ -137,9 +156,11 @@ class Restoring:
                 os.utime(path, ns=(entry.mtime_ns, entry.mtime_ns))
                 return
             part = path.with_name(path.name + ".part")
-            key = self.lists[rank].content(entry.sha256)
+            of_other = self._shared if cut[rank].shared else None
+            store, lists = (self._store, self.lists) if of_other is None else (of_other, self._shared_lists)
+            key = lists[rank].content(entry.sha256)
             try:
-                patiently(lambda: self._store.fetch(key, part), self._patience)
+                patiently(lambda: store.fetch(key, part), self._patience)
             except Temporary:
                 raise  # a store that is away is no reason to begin with something older
             except DataError as error:

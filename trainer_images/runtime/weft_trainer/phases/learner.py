@@ -174,6 +174,7 @@ class Learner(Listener):
             self.folders.agent / "pins",
             silence=lambda: self.heartbeat.silence,
             fenced=lambda: self.control.fenced,
+            shared=(lambda: self.store("shared", spec.shared_checkpoints)) if spec.shared_from else None,
         )
 
     def stopping(self) -> None:

@@ -88,6 +88,7 @@ def keep_keys(
         pretrained=named(spec.pretrained),
         results=named(spec.results),
         checkpoints=named(spec.checkpoints),
+        shared_checkpoints=named(spec.shared_checkpoints),
     )
 
 
