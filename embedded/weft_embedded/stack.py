@@ -247,21 +247,23 @@ def running_jobs(database_url: str) -> int | None:
     return row[0] if row else None
 
 
-def exposed_engines(database_url: str) -> str:
-    """The engines that do not keep jobs apart, or not in the network, in words for people; empty: there are none, or it
-    is not known."""
+def exposed_engines(database_url: str, seconds: float) -> tuple[set[str], str]:
+    """The engines at which a worker has looked within the last ``seconds``, and those of them that do not keep jobs
+    apart, or not in the network, in words for people."""
     query = """
         select name, coalesce(capacity ->> 'exposed', ''), coalesce(capacity ->> 'shared_network', '') from engines
-        where capacity ->> 'exposed' <> '' or capacity ->> 'shared_network' <> '' order by name
+        where seen_at > now() - make_interval(secs => %s) order by name
     """
     try:
         with psycopg.connect(database_url, autocommit=True, connect_timeout=2) as connection:
-            rows = connection.execute(query).fetchall()
+            rows = connection.execute(query, [seconds]).fetchall()
     except psycopg.Error:
-        return ""
-    return "; ".join(
+        return set(), ""
+    said = [
         f"engine {name} does not keep jobs apart: {exposed}"
         if exposed
         else f"jobs of engine {name} share a network: {shared}"
         for name, exposed, shared in rows
-    )
+        if exposed or shared
+    ]
+    return {name for name, _, _ in rows}, "; ".join(said)

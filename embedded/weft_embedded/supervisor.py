@@ -5,6 +5,7 @@ One thread, as a child dies with the thread that started it.
 
 from __future__ import annotations
 
+import math
 import signal
 import subprocess
 import time
@@ -28,6 +29,7 @@ _STEADY = 30.0  # a part that ran so long starts with the first backoff again
 _TRIES = 4  # starts of a part that never answered before `weft up` gives up
 _LONGER = 4  # how often the patience with a part is doubled at most
 _NOTE = 5.0  # seconds between two notes on a part that takes its time
+_ISOLATION = 5.0  # seconds between two looks at the engines
 _DISK_LOW = 256 << 20
 
 
@@ -75,6 +77,7 @@ class Supervisor:
         self._state = State(supervisor=ProcessId.of_self(), url=stack.public_url, open=stack.open_to_others)
         self._saved: State | None = None
         self._disk_low = False
+        self._isolation_due = 0.0
 
     # --- life ---
 
@@ -108,6 +111,8 @@ class Supervisor:
             self._check(watched)
         if not self._state.ready:
             self._go_on()
+        elif time.monotonic() > self._isolation_due:
+            self._watch_isolation()
         self._watch_disk()
         self._publish()
 
@@ -127,9 +132,7 @@ class Supervisor:
         if bucket and servers | {service.name for service in services} <= up:
             self._state.ready, self._state.doing = True, ""
             self._screen.line(f"ready after {time.monotonic() - self._began:.1f} s: {self._state.url}")
-            self._state.exposed = exposed_engines(self._stack.database_url())
-            if self._state.exposed:
-                self._screen.line(self._state.exposed, bad=True)
+            self._watch_isolation()
             if self._stack.choice.api:
                 self._screen.line(sign_in.invitation(self._stack, logged=not self._screen.is_terminal))
 
@@ -264,6 +267,14 @@ class Supervisor:
         except OSError:
             return ""
         return f" (the disk of {self._home.path} is full: {free >> 20} MiB free)" if free < _DISK_LOW else ""
+
+    def _watch_isolation(self) -> None:
+        """Say which engines do not keep jobs apart, until the worker has looked at all of them."""
+        known, exposed = exposed_engines(self._stack.database_url(), time.monotonic() - self._began)
+        self._isolation_due = math.inf if self._stack.given.engines.keys() <= known else time.monotonic() + _ISOLATION
+        if exposed and exposed != self._state.exposed:
+            self._state.exposed = exposed
+            self._screen.line(exposed, bad=True)
 
     def _watch_disk(self) -> None:
         full = self._disk()

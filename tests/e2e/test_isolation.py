@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from tests.e2e.stack import PROGRAMS, Stack, follow_to, lines, manifest
+from tests.e2e.stack import PROGRAMS, Stack, eventually, follow_to, lines, manifest
 
 import weft
 from weft import Client
@@ -32,6 +32,7 @@ _NETWORK = {
 @pytest.fixture(scope="module")
 def stranger(stack: Stack) -> Client:
     """A user of another project, which an administrator has to allow, as one engine does not keep jobs apart."""
+    eventually(lambda: stack.client.engine("open").exposed, "the worker's look at the engine", 120)
     with pytest.raises(weft.errors.Conflict, match="engine open does not keep jobs of different projects apart"):
         stack.client.projects.create("strangers")
     stack.client.users.create("mallory", PASSWORD)
@@ -51,7 +52,8 @@ def test_people_hear_which_engine_does_not_keep_jobs_apart(stack: Stack) -> None
         assert "jobs share a network" in shown
     else:
         assert "jobs are kept apart, also in the network" in shown
-    assert "engine open does not keep jobs apart" in (stack.home / "logs/supervisor.log").read_text()
+    log = stack.home / "logs/supervisor.log"
+    eventually(lambda: "engine open does not keep jobs apart" in log.read_text(), "a word about the engine", 120)
 
 
 def test_a_job_reaches_nothing_of_another_project_or_of_the_server(stack: Stack, stranger: Client) -> None:
