@@ -1,13 +1,16 @@
 """Programs for popular libraries, as users write them for clusters: two learners of Weft make one gang of each.
 
-A folder has a program and the manifest that it needs. Each rank's last line is ``world 2 rank 1 parameters SUM``. The
-ranks train on different data, so that they have the same parameters only if they have shared their gradients.
+A folder has a program and the manifest that it needs, or only a manifest, for a program that comes with its package.
+
+Each rank's last line is ``world 2 rank 1 parameters SUM``. The ranks train on different data, so that they have the
+same parameters only if they have shared their gradients.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import re
 import subprocess
@@ -70,24 +73,52 @@ def test_two_learners_are_one_gang(name: str, home: Path, tmp_path: Path) -> Non
     assert len({parameters for *_, parameters in found}) == 1, said
 
 
-def test_trls_own_script(home: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of the Hub's cache with the tiny model as `team/tiny`, and beside it 32 sentences."""
+    folder = tmp_path_factory.mktemp("llm")
+    subprocess.run([sys.executable, REPOSITORY / "examples/data/tiny_llm.py", folder, "32"], check=True)
+    cached = folder / "hub/models--team--tiny"
+    snapshot = cached / "snapshots/0a1b2c3d"
+    snapshot.parent.mkdir(parents=True)
+    (folder / "model").rename(snapshot)
+    (cached / "refs").mkdir()
+    (cached / "refs/main").write_text(snapshot.name)
+    return folder
+
+
+def test_trls_own_script(home: Path, language_model: Path, tmp_path: Path) -> None:
     """The script ``sft`` of TRL's package fine-tunes a model on texts. 16 of 32 texts are half an epoch.
 
     It names the model as on the Hub. The model comes as a folder of the Hub's cache.
     """
-    subprocess.run([sys.executable, REPOSITORY / "examples/data/tiny_llm.py", tmp_path / "llm", "32"], check=True)
-    cached = tmp_path / "hub/models--team--tiny"
-    snapshot = cached / "snapshots/0a1b2c3d"
-    snapshot.mkdir(parents=True)
-    for file in (tmp_path / "llm/model").iterdir():
-        file.rename(snapshot / file.name)
-    (cached / "refs").mkdir()
-    (cached / "refs/main").write_text(snapshot.name)
-    data = tmp_path / "llm/sentences"
-    said = run("trl_sft", home, tmp_path, "--data", data, "--pretrained", tmp_path / "hub")
+    data, hub = language_model / "sentences", language_model / "hub"
+    said = run("trl_sft", home, tmp_path, "--data", data, "--pretrained", hub)
     # Two steps of four texts: a learner on its own would have trained on a quarter of them.
     assert re.search(r"^\[1\] .*'epoch': '?0\.5'?", said, re.MULTILINE), said
     assert (tmp_path / "out/results/model.safetensors").stat().st_size > 0
+
+
+def test_trls_own_script_for_preferences(home: Path, language_model: Path, tmp_path: Path) -> None:
+    """The script ``dpo`` teaches a model which of two answers is better. Its loss begins at ln 2 for any model."""
+    choices = [{"prompt": f"Cat {number}", "chosen": " sleeps.", "rejected": " barks."} for number in range(8)]
+    (tmp_path / "choices").mkdir()
+    (tmp_path / "choices/train.jsonl").write_text("\n".join(map(json.dumps, choices)))
+    said = run("trl_dpo", home, tmp_path, "--data", tmp_path / "choices", "--pretrained", language_model / "hub")
+    losses = [float(found) for found in re.findall(r"{'loss': '?([\d.]+)", said)]
+    assert losses[0] == pytest.approx(0.6931, abs=1e-4), said
+    assert len(losses) == 2
+    assert (tmp_path / "out/results/out/model.safetensors").stat().st_size > 0
+
+
+def test_rl_zoos_own_program(home: Path, tmp_path: Path) -> None:
+    """The program ``rl_zoo3.train`` learns to balance a pole. Its manifest names neither its files nor its metrics."""
+    run("rl_zoo3", home, tmp_path)
+    kept = tmp_path / "out/results/workdir/logs/ppo/CartPole-v1_1"
+    assert (kept / "CartPole-v1.zip").stat().st_size > 0
+    assert (kept / "CartPole-v1/config.yml").read_text()
+    names = {line.partition(",")[0] for line in (tmp_path / "out/metrics.csv").read_text().splitlines()}
+    assert {"rollout/ep_rew_mean", "train/loss"} <= names, "the program has written TensorBoard's files"
 
 
 def test_weights_and_biases_keeps_its_offline_run(home: Path, tmp_path: Path) -> None:
