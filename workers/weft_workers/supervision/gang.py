@@ -15,7 +15,6 @@ import signal
 import socket
 import sys
 import time
-import traceback
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -174,8 +173,8 @@ def _supervise(learner: LearnerSupervisor) -> None:
     try:
         learner.supervise()
         code = 0
-    except BaseException:
-        traceback.print_exc()
+    except BaseException as error:
+        spawn.show(error)
     finally:
         sys.stderr.flush()
         os._exit(code)
@@ -194,7 +193,7 @@ def main() -> None:
             raise FileNotFoundError(f"{run.path / 'spec.json'} is missing or damaged")
         Gang(run, spec).run()
     except Exception as error:
-        traceback.print_exc()
+        spawn.show(error)
         processes.end_descendants()
         run.fail(f"the supervisor of the run failed: {error}")
     stop = run.stop_request()

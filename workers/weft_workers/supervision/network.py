@@ -17,14 +17,12 @@ from __future__ import annotations
 
 import errno
 import os
-import random
 import socket
 import sys
-import traceback
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft_core import processes
-from weft_workers.supervision import netlink, relay, sandbox
+from weft_workers.supervision import netlink, relay, sandbox, spawn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,8 +111,8 @@ def start_relay(network: Network, places: Sequence[netlink.Endpoint]) -> int:
             streams = [socket.socket(fileno=descriptor) for descriptor in network.streams]
             datagrams = [socket.socket(fileno=descriptor) for descriptor in network.datagrams]
             relay.Relay(streams, datagrams, places).run()
-        except BaseException:
-            traceback.print_exc()
+        except BaseException as error:
+            spawn.show(error)
             sys.stderr.flush()
         finally:
             os._exit(code)
@@ -126,7 +124,8 @@ def listen() -> socket.socket:
     for _ in range(1000):
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
-            listener.bind(("127.0.0.1", random.randrange(*PUBLISHED)))  # noqa: S311
+            first, end = PUBLISHED
+            listener.bind(("127.0.0.1", first + int.from_bytes(os.urandom(4)) % (end - first)))
             listener.listen(128)
             return listener
         except OSError:
@@ -145,8 +144,8 @@ def start_publisher(network: Network, listeners: Sequence[socket.socket]) -> int
             processes.die_with_parent(parent)
             sandbox.join(network.namespaces)
             relay.Publisher(listeners).run()
-        except BaseException:
-            traceback.print_exc()
+        except BaseException as error:
+            spawn.show(error)
             sys.stderr.flush()
         finally:
             os._exit(code)

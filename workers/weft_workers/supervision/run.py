@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
-import subprocess
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -217,6 +216,8 @@ class RunFolder:
 
 def erase(folder: Path) -> None:
     """Delete a folder in the background; what a user's program has made read-only needs a second try."""
+    import subprocess  # no supervisor needs it to start its learners
+
     script = '{ rm -rf -- "$1" || { chmod -R u+rwX -- "$1"; rm -rf -- "$1"; }; } >/dev/null 2>&1 &'
     subprocess.run(
         ["/bin/sh", "-c", script, "sh", os.fspath(folder)], stdin=subprocess.DEVNULL, cwd="/", start_new_session=True

@@ -17,12 +17,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import signal
 import stat
 import struct
 import sys
-import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -41,7 +39,7 @@ _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE = 47, 2
 _SETPCAP, _SYS_ADMIN = 8, 21
 _CAPABILITY_VERSION_3 = 0x20080522
 
-_MACHINE = platform.machine()
+_MACHINE = os.uname().machine
 _CLONE = {"x86_64": 56, "aarch64": 220}.get(_MACHINE, -1)
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}.get(_MACHINE, -1)
 # The same numbers on all architectures.
@@ -398,6 +396,8 @@ def main(shared: Shared | None = None) -> None:
     """Make one for a moment, and end."""
     if _CLONE < 0:
         sys.exit(f"the architecture {_MACHINE} is not known")
+    import tempfile  # no supervisor needs it
+
     with tempfile.TemporaryDirectory() as folder:
         try:
             if (pid := fork(shared)) == 0:

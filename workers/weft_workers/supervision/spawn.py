@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +29,8 @@ def detached(
 
     The module calls :func:`leave_parent` first. ``keep`` are descriptors that it inherits: locks.
     """
+    import subprocess  # only starters need it; what they start imports this module, too
+
     with log.open("ab") as output:
         starter = subprocess.Popen(
             [*command(module), *arguments],
@@ -42,6 +43,11 @@ def detached(
             start_new_session=True,
         )
     starter.wait()  # until its fork, see leave_parent
+
+
+def show(error: BaseException) -> None:
+    """Print an error with its traceback, without the module ``traceback``: its import would slow down each start."""
+    sys.excepthook(type(error), error, error.__traceback__)
 
 
 def command(module: str) -> list[str]:
