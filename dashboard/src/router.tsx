@@ -23,6 +23,7 @@ import { JobsPage } from "./pages/jobs/JobsPage";
 import { readJobsSearch } from "./pages/jobs/search";
 import { readLogSearch } from "./pages/logs/search";
 import { ownPath } from "./pages/provider";
+import { readProfilesSearch } from "./pages/profiles/search";
 import { SignInPage } from "./pages/SignInPage";
 
 interface RouterContext {
@@ -113,6 +114,12 @@ const system = createRoute({
   component: lazyRouteComponent(code(() => import("./pages/job/MetricsTab")), "SystemTab"),
 });
 
+const profiles = createRoute({
+  getParentRoute: () => job,
+  path: "/profiles",
+  validateSearch: readProfilesSearch,
+  component: lazyRouteComponent(code(() => import("./pages/profiles/ProfilesTab")), "ProfilesTab"),
+});
 const logs = createRoute({
   getParentRoute: () => job,
   path: "/logs",
@@ -249,6 +256,7 @@ const tree = root.addChildren([
       logs,
       metrics,
       system,
+      profiles,
       files,
       codeOfJob,
       events,

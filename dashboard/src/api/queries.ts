@@ -39,6 +39,13 @@ export const checkpointsQuery = (id: string) =>
       body(api.GET("/api/v1/jobs/{job_id}/checkpoints", { params: { path: { job_id: id } }, signal })),
   });
 
+export const profilesQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["profiles", id],
+    queryFn: ({ signal }) =>
+      body(api.GET("/api/v1/jobs/{job_id}/profiles", { params: { path: { job_id: id } }, signal })),
+  });
+
 export const filesQuery = (id: string) =>
   queryOptions({
     queryKey: ["files", id],

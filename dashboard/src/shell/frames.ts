@@ -45,6 +45,8 @@ export function decodeTaken(content: Uint8Array): number {
 export interface End {
   exit_code?: number;
   error?: string;
+  /** Of a profile: why files are missing. */
+  missing?: string[];
 }
 
 export function decodeEnd(content: Uint8Array): End {

@@ -1,0 +1,56 @@
+import { useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+
+import { call } from "../../api/client";
+import { profilesQuery } from "../../api/queries";
+import type { JobDetail } from "../../api/types";
+import { profileId, record } from "./record";
+
+const STEPS = 10;
+
+/** Records a profile of a learner of a running job. */
+export function Recorder({ job }: { job: JobDetail }) {
+  const queries = useQueryClient();
+  const [learner, setLearner] = useState(1);
+  const [busy, setBusy] = useState(false);
+  const [said, setSaid] = useState("");
+  const start = async () => {
+    setBusy(true);
+    setSaid("Asking the learner …");
+    try {
+      const path = `/api/v1/jobs/${encodeURIComponent(job.id)}/tunnels`;
+      await call(`${path}?learner=${learner}`); // says why a tunnel would be refused
+      const socket = new WebSocket(`${path}/profile?learner=${learner}`);
+      const request = { profile: profileId(new Date(), Math.random()), steps: STEPS, seconds: null };
+      const missing = await record(socket, request, setSaid);
+      setSaid(missing.join("; "));
+      await queries.invalidateQueries(profilesQuery(job.id));
+    } catch (error) {
+      setSaid(error instanceof Error ? error.message : String(error));
+    }
+    setBusy(false);
+  };
+  return (
+    <div className="row">
+      {job.learners > 1 && (
+        <label className="row">
+          Learner
+          <input
+            className="input profile-learner"
+            type="number"
+            min={1}
+            max={job.learners}
+            value={learner}
+            onChange={(event) => setLearner(Math.min(job.learners, Math.max(1, event.target.valueAsNumber || 1)))}
+          />
+        </label>
+      )}
+      <button type="button" className="button" disabled={busy} onClick={() => void start()}>
+        Record {STEPS} steps
+      </button>
+      <span className="muted" role="status">
+        {said}
+      </span>
+    </div>
+  );
+}
