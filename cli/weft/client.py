@@ -314,6 +314,15 @@ class Client:
         """
         return Engine.from_json(self._transport.json("GET", f"/engines/{segment(name)}"))
 
+    def forgive_node(self, engine: str, node: str) -> int:
+        """Let a node that jobs blame get learners again; for administrators. Returns how many jobs' attempts blamed it.
+
+        Raises:
+            NotFound: there is no such engine, or nothing to forgive.
+        """
+        path = f"/engines/{segment(engine)}/nodes/{segment(node)}/forgive"
+        return int(self._transport.json("POST", path, holds="forgiven")["forgiven"])
+
     def room(self, name: str, each: Mapping[str, Any]) -> Room:
         """How many learners fit on an engine; ``each`` has ``cpus``, ``gpus``, ``memory`` (bytes) and ``gpu_type``.
 

@@ -25,6 +25,8 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid")
     isolates_tenants: ClassVar[bool] = False
     """Whether ``multi_tenant`` allows engines of this type: no job reaches another project's code or data."""
+    avoids_nodes: ClassVar[bool] = False
+    """Whether engines of this type can keep learners off single nodes."""
 
 
 class PlacementSettings(_Section):
@@ -148,6 +150,7 @@ class KubernetesSettings(PlacementSettings):
     """Pods of a Kubernetes cluster, version 1.28 or later (docs/kubernetes.md)."""
 
     isolates_tenants: ClassVar[bool] = True
+    avoids_nodes: ClassVar[bool] = True
 
     type: Literal["kubernetes"] = "kubernetes"
     """``kubernetes``, which makes the section an engine of this type."""

@@ -57,6 +57,8 @@ class Placement:
     affinity: Mapping[str, Any] = field(default_factory=dict)
     priority_class: str | None = None
     image_pull_secrets: tuple[str, ...] = ()
+    avoid: tuple[str, ...] = ()
+    """Names of nodes that were blamed so often that they get no learners."""
 
 
 @dataclass(frozen=True)

@@ -304,6 +304,15 @@ class FairShareSettings(_Section):
     within the same project (``priority``)."""
 
 
+class NodeSettings(_Section):
+    """When a node that is blamed again and again gets no more learners (docs/engines.md)."""
+
+    blames: int = Field(3, ge=0)
+    """How many different jobs must blame a node. 0: no node is excluded."""
+    blame_days: float = Field(7.0, gt=0, le=365)
+    """For how many days a job's blame counts."""
+
+
 class TelemetrySettings(_Section):
     """Metrics and traces of the service itself (docs/observability.md)."""
 
@@ -417,6 +426,7 @@ class Settings(BaseSettings):
     limits: LimitSettings = Field(default_factory=LimitSettings)
     timings: TimingSettings = Field(default_factory=TimingSettings)
     fair_share: FairShareSettings = Field(default_factory=FairShareSettings)
+    nodes: NodeSettings = Field(default_factory=NodeSettings)
     notify: NotifySettings = Field(default_factory=NotifySettings)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
     retention: RetentionSettings = Field(default_factory=RetentionSettings)

@@ -12,7 +12,7 @@ from tests.api.conftest import Api, Person, code_of
 
 from weft_core.engine_settings import KubernetesSettings, LocalSettings
 from weft_core.settings import Settings
-from weft_core.store.models import Attempt, EngineStatus, Job, Learner
+from weft_core.store.models import Attempt, EngineStatus, Job, Learner, NodeBlame, User
 
 GIB = 1 << 30
 NODES = [
@@ -37,6 +37,7 @@ def engines(api: Api) -> Iterator[None]:
     with api.context.database.transaction() as session:
         session.execute(delete(Job))
         session.execute(delete(EngineStatus))
+        session.execute(delete(NodeBlame))
         session.add(EngineStatus(name="gone", type="ray", seen_at=now, capacity={"nodes": []}))  # left the settings
         session.add(
             EngineStatus(
@@ -141,6 +142,8 @@ def test_what_it_has_and_who_uses_it(api: Api, ann: Person) -> None:
         "busy": {"cpus": 1.5, "gpus": 0, "memory": GIB},
         "extra": {},
         "taints": [],
+        "blames": 0,
+        "excluded": False,
     }
     assert (nodes["n2"]["used"]["cpus"], nodes["n2"]["taints"], nodes["n2"]["extra"]) == (2, ["spot"], {"rdma": 1})
     assert (nodes["n3"]["state"], nodes["n3"]["used"]["gpus"]) == ("not ready", 1)
@@ -269,3 +272,38 @@ def test_an_engine_names_the_projects_own_attempts_and_the_idle_ones(api: Api, a
     (shown,) = ann.http.get("/api/v1/engines/local").json()["attempts"]
     assert (shown["job"], shown["user"], shown["nodes"]) == (attempt.job_id, ann.name, ["gpu-1"])
     assert datetime.fromisoformat(shown["idle_since"]) == quiet
+
+
+def blame(api: Api, node: str, jobs: int) -> None:
+    with api.context.database.transaction() as session:
+        for n in range(jobs):
+            session.add(
+                NodeBlame(
+                    engine="k8s",
+                    node=node,
+                    job=f"job-{n}",
+                    project=f"prj-{n % 2}",
+                    attempt=1,
+                    reason="learner 2 was lost with its node",
+                )
+            )
+
+
+def test_a_node_that_jobs_blame_is_excluded_until_an_administrator_forgives_it(api: Api, ann: Person) -> None:
+    run(api, ann, "n2", None)
+    blame(api, "n1", 3)
+    blame(api, "n2", 1)
+    nodes = {node["name"]: (node["blames"], node["excluded"]) for node in view(ann)["nodes"]}
+    assert nodes | {"n1": (3, True), "n2": (1, False)} == nodes
+    assert view(ann)["node_counts"]["ready"] == 2
+    ledger, path = "/api/v1/engines/k8s/blames", "/api/v1/engines/k8s/nodes/n1/forgive"
+    assert (code_of(ann.http.get(ledger)), code_of(ann.http.post(path))) == ("forbidden", "forbidden")
+    with api.context.database.transaction() as session:
+        session.execute(update(User).where(User.id == ann.user_id).values(is_admin=True))
+    rows = ann.http.get(ledger).json()["blames"]
+    assert [row["node"] for row in rows] == ["n2", "n1", "n1", "n1"]
+    assert rows[1]["reason"] == "learner 2 was lost with its node"
+    assert ann.http.post(path).json() == {"forgiven": 3}
+    assert code_of(ann.http.post(path)) == "not_found"
+    assert [(node["blames"], node["excluded"]) for node in view(ann)["nodes"] if node["name"] == "n1"] == [(0, False)]
+    assert ann.http.get(ledger).json()["blames"][1]["forgiven_at"]

@@ -14,7 +14,7 @@ from sqlalchemy import update
 from tests.api.conftest import Api, api, api_settings
 
 from weft.client import Client
-from weft_core.store.models import User
+from weft_core.store.models import NodeBlame, User
 
 __all__ = ["api", "api_settings"]  # fixtures
 
@@ -158,3 +158,16 @@ def test_a_machine_gets_an_account_and_a_token_that_reads(api: Api, root: Weft) 
     assert root("service-accounts", "delete", "ci").returncode == 0
     assert root("service-accounts", "delete", "ci").returncode != 0
     assert json.loads(root("service-accounts", "list", "--json").stdout) == []
+
+
+@pytest.mark.slow
+def test_an_administrator_forgives_a_node(api: Api, root: Weft) -> None:
+    [engine] = api.context.settings.engines
+    with api.context.database.transaction() as session:
+        session.add(NodeBlame(engine=engine, node="n1", job="job-1", project="prj-1", attempt=1, reason="vanished"))
+    done = root("engines", engine, "--forgive", "n1")
+    assert (done.returncode, done.stderr.strip()) == (0, "✓ node n1 is forgiven: 1 attempt blamed it")
+    again = root("engines", engine, "--forgive", "n1")
+    assert again.returncode != 0
+    assert f"no job blames node 'n1' of engine {engine}" in again.stderr
+    assert "weft engines ENGINE --forgive NODE" in root("engines", "--forgive", "n1").stderr

@@ -21,6 +21,7 @@ from weft_core.settings import (
     ImageSettings,
     KeepSettings,
     LimitSettings,
+    NodeSettings,
     NotifySettings,
     ProfileSettings,
     RetentionSettings,
@@ -95,8 +96,8 @@ def test_every_value_of_the_schema_has_a_default_and_a_place() -> None:
     sections = {
         f".settings.{name}"
         for name in (
-            *("fair_share", "images", "limits", "notify", "outgoing", "timings", "telemetry", "retention", "audit"),
-            "identity",
+            *("fair_share", "images", "limits", "nodes", "notify", "outgoing", "timings", "telemetry"),
+            *("retention", "audit", "identity"),
         )
     }  # as in weft.toml
 
@@ -134,6 +135,7 @@ def test_the_schema_knows_every_setting_and_no_other() -> None:
         "notify": NotifySettings,
         "timings": TimingSettings,
         "fair_share": FairShareSettings,
+        "nodes": NodeSettings,
         "telemetry": TelemetrySettings,
         "retention": RetentionSettings,
         "audit": AuditSettings,

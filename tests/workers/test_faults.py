@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from pydantic import SecretStr
+from sqlalchemy import select
 from tests.workers.fake_engine import GIB, FakeEngine
 from tests.workers.world import World
 
@@ -14,6 +15,7 @@ from weft_core.lifecycle.states import LearnerPhase
 from weft_core.objects import Objects
 from weft_core.secrets import SecretBox, generate_key
 from weft_core.settings import S3Settings
+from weft_core.store.models import NodeBlame
 from weft_workers.context import Context
 
 # --- a learner fails ----------------------------------------------------------------------------------------------
@@ -290,6 +292,9 @@ def test_a_silent_learner_on_a_lost_node_interrupts_the_attempt_and_the_job_pays
     (attempt,) = world.attempts(job)
     assert (attempt.outcome, attempt.error_code) == ("INTERRUPTED", "S104")
     assert attempt.reason.startswith("learner 2 was lost with its node: node node-2 does not answer, and it has been")
+    with world.transaction() as session:
+        blames = [(row.node, row.job, row.attempt, row.reason) for row in session.scalars(select(NodeBlame))]
+    assert blames == [("node-2", job, 1, attempt.reason)]
     assert world.job(job).state == "PROCESSING", "its peer still runs"
     # The peer's end is waited for; that of the lost pod, which stays as long as its node is away, is not.
     world.engine.end_learner(world.run, 0, exit_code=143)

@@ -11,6 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from weft_api.engines.schemas import Amounts, NodeView
+from weft_core.store.blames import Blamed
 from weft_core.store.models import Attempt, EngineStatus, Learner
 
 
@@ -48,13 +49,13 @@ def loads(session: Session, engine: str | None = None) -> dict[str, Load]:
     return found
 
 
-def node_views(row: EngineStatus | None, load: Load) -> list[NodeView]:
-    """The nodes that a worker last observed, with the resources in use."""
+def node_views(row: EngineStatus | None, load: Load, ledger: Mapping[str, Blamed] | None = None) -> list[NodeView]:
+    """The nodes that a worker last observed, with the resources in use, and the jobs that blame them."""
     kept = (row.capacity if row else None) or {}
-    return [_node_view(node, load) for node in kept.get("nodes", ())]
+    return [_node_view(node, load, (ledger or {}).get(node["name"], Blamed())) for node in kept.get("nodes", ())]
 
 
-def _node_view(kept: Mapping[str, Any], load: Load) -> NodeView:
+def _node_view(kept: Mapping[str, Any], load: Load, blamed: Blamed) -> NodeView:
     return NodeView(
         name=kept["name"],
         state="potential" if kept.get("potential") else "not ready" if kept.get("not_ready") else "ready",
@@ -64,6 +65,8 @@ def _node_view(kept: Mapping[str, Any], load: Load) -> NodeView:
         busy=amounts(kept.get("busy") or {}),
         extra=kept.get("extra") or {},
         taints=kept.get("taints") or [],
+        blames=len(blamed.jobs),
+        excluded=blamed.excluded,
     )
 
 

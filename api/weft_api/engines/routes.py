@@ -8,10 +8,12 @@ from fastapi import APIRouter, Query, Response
 
 from weft_api.access.auth import Viewer
 from weft_api.context import Ctx
+from weft_api.engines.blames import forgive, list_blames
 from weft_api.engines.room import Size, show_room
-from weft_api.engines.schemas import CatalogueView, EngineDetail, EngineList, RoomView, UsageView
+from weft_api.engines.schemas import BlameList, CatalogueView, EngineDetail, EngineList, Forgiven, RoomView, UsageView
 from weft_api.engines.service import list_engines, show_catalogue, show_engine
 from weft_api.engines.usage import MOST_HOURS, Span, as_csv, show_usage
+from weft_api.http.audited import audited, must_record
 from weft_api.http.parameters import parse_since
 from weft_api.http.problems import FORBIDDEN, NOT_FOUND, responses
 from weft_core.manifest import manifest_schema
@@ -45,6 +47,31 @@ def get_room(
     quotas, other resources and the rules of a profile about nodes do not count here."""
     with context.database.transaction() as session:
         return show_room(context, who.scope(session), name, Size(cpus, gpus, memory, gpu_type))
+
+
+@router.get(
+    "/engines/{name}/blames",
+    summary="List the jobs that blame an engine's nodes (administrators)",
+    responses=responses(FORBIDDEN, NOT_FOUND),
+    openapi_extra=audited("engines.blames", "engine:{name}", read=True, installation=True),
+)
+def get_blames(name: str, context: Ctx, who: Viewer) -> BlameList:
+    """The newest 200 come first."""
+    must_record()
+    with context.database.transaction() as session:
+        return list_blames(context, session, who, name)
+
+
+@router.post(
+    "/engines/{name}/nodes/{node}/forgive",
+    summary="Forgive a node (administrators)",
+    responses=responses(FORBIDDEN, NOT_FOUND),
+    openapi_extra=audited("engines.forgive", "node:{node}", installation=True),
+)
+def post_forgive(name: str, node: str, context: Ctx, who: Viewer) -> Forgiven:
+    """The jobs that blame the node so far count no more, so that it gets learners again."""
+    with context.database.transaction() as session:
+        return forgive(context, session, who, name, node)
 
 
 Hours = Annotated[int, Query(ge=1, le=MOST_HOURS, description="Length of the time until now, in hours.", examples=[24])]

@@ -92,6 +92,10 @@ class NodeView(BaseModel):
     busy: Amounts = Field(description="Resources of the node that programs outside this installation use.")
     extra: dict[str, float] = Field(description="Other resources of the node, by the engine's names.")
     taints: list[str]
+    blames: int = Field(
+        description="How many jobs blame the node: learners vanished from it, or a gang waited for a rank on it."
+    )
+    excluded: bool = Field(description="Whether the node gets no learners because of that.")
 
 
 class WaitingJob(BaseModel):
@@ -311,3 +315,27 @@ class CatalogueView(BaseModel):
 
     images: list[ImageView]
     aliases: dict[str, str] = Field(description="Versions that manifests may name, and the images that serve them.")
+
+
+class BlameView(BaseModel):
+    """A row of the ledger of blamed nodes."""
+
+    model_config = ConfigDict(title="Blame")
+
+    node: str
+    job: str
+    project: str = Field(description="The id of the job's project.")
+    attempt: int
+    reason: str
+    created_at: datetime
+    forgiven_at: datetime | None = Field(description="From then on, it does not count.")
+
+
+class BlameList(BaseModel):
+    blames: list[BlameView]
+
+
+class Forgiven(BaseModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"forgiven": 3}]})
+
+    forgiven: int = Field(description="How many rows of the ledger count no more.")

@@ -4,6 +4,7 @@ They name only the project's own waiting jobs."""
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
@@ -26,6 +27,7 @@ from weft_api.http.problems import NOT_FOUND, Problem
 from weft_core.engine_settings import EngineSettings, KubernetesSettings, RaySettings
 from weft_core.launch import Resources
 from weft_core.lifecycle.states import JobState
+from weft_core.store.blames import Blamed, blamed_nodes
 from weft_core.store.models import Attempt, EngineStatus, Job, Learner, User
 from weft_core.store.row_security import across_projects
 from weft_core.store.scope import Scope
@@ -45,7 +47,7 @@ def list_engines(context: Context, session: Session) -> list[EngineView]:
     views = []
     for name in context.settings.engines:
         row, held = seen.get(name), load.get(name, Load())
-        fields = _fields(context, name, row, held, node_views(row, held), now)
+        fields = _fields(context, name, row, held, node_views(row, held, _ledger(context, session, name)), now)
         views.append(EngineView(**fields, queued=queued.get(name, 0)))
     return views
 
@@ -66,8 +68,9 @@ def show_engine(context: Context, scope: Scope, name: str) -> EngineDetail:
         load = loads(session, name).get(name, Load())
         queued = session.scalar(select(func.count()).where(queue)) or 0
         waiting = _waiting(scope, queue)
+        ledger = _ledger(context, session, name)
     of_own = session.scalar(scope.select(Job, queue).with_only_columns(func.count())) or 0
-    nodes = node_views(row, load)
+    nodes = node_views(row, load, ledger)
     return EngineDetail(
         **_fields(context, name, row, load, nodes, now),
         queued=queued,
@@ -78,13 +81,19 @@ def show_engine(context: Context, scope: Scope, name: str) -> EngineDetail:
     )
 
 
+def _ledger(context: Context, session: Session, name: str) -> Mapping[str, Blamed]:
+    """The nodes that jobs of all projects blame."""
+    avoids = context.settings.engines[name].avoids_nodes
+    return blamed_nodes(session, name, context.settings.nodes) if avoids else {}
+
+
 # --- the engine --------------------------------------------------------------------------------------------------
 
 
 def _fields(
     context: Context, name: str, row: EngineStatus | None, load: Load, nodes: list[NodeView], now: datetime
 ) -> dict[str, Any]:
-    ready = [node for node in nodes if node.state == "ready"]
+    ready = [node for node in nodes if node.state == "ready" and not node.excluded]
     known = row is not None and row.capacity is not None
     health, condition = _health(row, now)
     states = [node.state for node in nodes]

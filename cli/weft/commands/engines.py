@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
+from weft import words
 from weft.commands.common import JsonOption, client_of
 from weft.errors import WeftError
-from weft.ui.console import show, show_json
+from weft.ui.console import say, show, show_json
 from weft.ui.engines import engine_panel, engine_table
 
 app = typer.Typer()
@@ -35,6 +37,14 @@ def engines(
             show_default=False,
         ),
     ] = None,
+    forgive: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NODE",
+            help="Let this node of the engine, which jobs blame, get learners again. For administrators.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the engines that run jobs, how busy they are, and which jobs wait.
@@ -43,6 +53,12 @@ def engines(
     in the order of the queue and with the reasons why they wait.
     """
     client = client_of(ctx)
+    if forgive is not None:
+        if name is None:
+            raise typer.BadParameter("name the engine, too: weft engines ENGINE --forgive NODE")
+        forgiven = client.forgive_node(name, forgive)
+        say(f"[green]✓[/] node {escape(forgive)} is forgiven: {words.count(forgiven, 'attempt')} blamed it")
+        return
     if name is not None:
         engine = client.engine(name)
         if as_json:

@@ -19,6 +19,10 @@ class EngineNode(ServerValue):
     used: Json = field(default_factory=dict)
     busy: Json = field(default_factory=dict)
     taints: tuple[str, ...] = ()
+    blames: int = 0
+    """How many jobs blame the node for what happened to them."""
+    excluded: bool = False
+    """Whether it gets no learners because of that."""
 
     @classmethod
     def from_json(cls, data: Json) -> EngineNode:
@@ -30,6 +34,8 @@ class EngineNode(ServerValue):
             used=data.get("used") or {},
             busy=data.get("busy") or {},
             taints=tuple(str(taint) for taint in data.get("taints") or ()),
+            blames=int(data.get("blames") or 0),
+            excluded=bool(data.get("excluded")),
             raw=data,
         )
 

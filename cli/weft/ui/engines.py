@@ -19,7 +19,7 @@ _BAR = 10
 _NAME = 16
 """The load of an engine, where there is little room."""
 _HEALTH = {"up": ("up", "green"), "unreachable": ("no answer", "red"), "unseen": ("not seen", "yellow")}
-_STATES = {"ready": "green", "not ready": "red", "potential": "dim"}
+_STATES = {"ready": "green", "not ready": "red", "excluded": "red", "potential": "dim"}
 _KINDS = ("cpus", "gpus", "memory")
 _NODES = 30
 """Beyond this number, entries are counted and not listed, except in a pipe."""
@@ -130,18 +130,22 @@ def _node_table(nodes: Sequence[EngineNode]) -> list[RenderableType]:
     gpus = any(node.capacity.get("gpus") for node in nodes)
     types = gpus and _roomy()
     taints = _roomy() and any(node.taints for node in nodes)
+    blames = any(node.blames for node in nodes)
     made = table(
         *("NODE", "STATE", "CPUS", *(["GPUS"] if gpus else []), *(["GPU TYPE"] if types else []), "MEMORY"),
         *(["TAINTS"] if taints else []),
+        *(["BLAMED BY"] if blames else []),
     )
     for node in shown:
         used = _sum(node.used, node.busy)
-        row: list[RenderableType] = [Text(node.name), Text(node.state, style=_STATES.get(node.state, ""))]
+        state = "excluded" if node.excluded else node.state
+        row: list[RenderableType] = [Text(node.name), Text(state, style=_STATES.get(state, ""))]
         row.append(_use("cpus", node.capacity, used))
         row += [_use("gpus", node.capacity, used)] if gpus else []
         row += [Text(node.gpu_type or "–")] if types else []
         row.append(_use("memory", node.capacity, used))
         row += [Text(", ".join(node.taints))] if taints else []
+        row += [Text(words.count(node.blames, "job") if node.blames else "–")] if blames else []
         made.add_row(*row)
     rest = len(nodes) - len(shown)
     return [made, *([Text(f"and {words.count(rest, 'more node')}; --json shows all", style="dim")] if rest else [])]

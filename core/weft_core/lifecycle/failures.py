@@ -14,6 +14,8 @@ from weft_core.words import describe_exit, duration, size
 
 CRASHED = "C201"
 VANISHED = "S104"
+VANISHING = ("was lost with its node", "vanished")
+"""The words with which the reason of such a failure begins."""
 _REPORTED = 2
 _CODE = re.compile(r"^([SC]\d{3}):? +")
 """An agent that could not do its own part (data, results) begins its reason with FfDL's code: 'S302 can't reach …'."""
@@ -168,9 +170,9 @@ def _lost(view: View, learner: LearnerView, seen: LearnerObservation | None) -> 
     if learner.absences < view.timings.absences or silence < view.timings.silence:
         return None
     if seen:  # a lost node is the platform's fault
-        what = f"was lost with its node: {seen.reason}, and it has been silent for {duration(silence)}"
+        what = f"{VANISHING[0]}: {seen.reason}, and it has been silent for {duration(silence)}"
         return Failure(learner.rank, Outcome.INTERRUPTED, what, VANISHED, None, (0, learner.rank))
-    what = f"vanished: its engine does not know it any more, and it has been silent for {duration(silence)}"
+    what = f"{VANISHING[1]}: its engine does not know it any more, and it has been silent for {duration(silence)}"
     return Failure(learner.rank, Outcome.LOST, what, VANISHED, None, (3, learner.rank))
 
 

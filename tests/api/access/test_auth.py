@@ -198,6 +198,7 @@ def test_everything_of_another_project_is_not_found(api: Api, ann: Person, bob: 
         "sweep_id": sweep["id"],
         "number": "0",
         "schedule_id": schedule["id"],
+        "node": "n1",
     }
     routes = [
         f"{method.upper()} {path}"

@@ -23,6 +23,7 @@ from weft_core.engine import Capacity, EngineUnreachable, Preparation
 from weft_core.ids import new_id, run_name
 from weft_core.lifecycle.states import Desired, JobState
 from weft_core.store import budgets
+from weft_core.store.blames import nodes_to_avoid, without_nodes
 from weft_core.store.budgets import gpus_of
 from weft_core.store.jobs import request_halt, transition
 from weft_core.store.models import Attempt, EngineStatus, Job, Learner, Queue, QueueChange
@@ -72,8 +73,9 @@ def admit(context: Context, name: str) -> bool:
         if not _asked(session, name):
             return True
         now = session.execute(select(func.now())).scalar_one()
-        planned = make_plan(session, context, name, capacity, now, prepared.unready)
-        _apply(context, session, engine, capacity, prepared, planned, now, outcome)
+        usable = without_nodes(capacity, nodes_to_avoid(session, context.settings, name))
+        planned = make_plan(session, context, name, usable, now, prepared.unready)
+        _apply(context, session, engine, usable, prepared, planned, now, outcome)
         notes = _notes(planned, prepared.unready, {*outcome.due, *outcome.failed})
         noted_at = session.scalar(select(Queue.noted_at).where(Queue.engine == name))
         noted_at, again_at = note_waiting(session, notes, noted_at, now)

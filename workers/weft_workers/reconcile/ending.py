@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from weft_core.engine import EngineUnreachable, Observation
 from weft_core.lifecycle.actions import Close, Settle
+from weft_core.lifecycle.blame import blamed_by_end
 from weft_core.lifecycle.deadlines import UNREACHABLE_POLL
 from weft_core.lifecycle.decide import conclude, confirmed_gone
 from weft_core.lifecycle.failures import with_log
@@ -18,6 +19,7 @@ from weft_core.lifecycle.notes import new_nodes
 from weft_core.lifecycle.states import Desired, Outcome
 from weft_core.lifecycle.view import AttemptView, View
 from weft_core.store import budgets
+from weft_core.store.blames import blame
 from weft_core.store.jobs import record_event, transition
 from weft_core.store.models import Attempt, Job
 from weft_core.store.queue import note_change
@@ -50,6 +52,8 @@ def settle(context: Context, lease: Lease, view: View, verdict: Settle) -> float
         row.grace_seconds = round(verdict.grace)
         if row.stop_requested_at is None:
             row.stop_requested_at = func.now()
+        if (node := blamed_by_end(view, verdict)) is not None:
+            blame(session, taken.job, attempt.n, node, verdict.reason)
         _tell_outcome(session, taken.job, verdict, lines, preempted=replace(attempt, reason=verdict.reason).preempted)
         taken.release(0)
     log.info("outcome", outcome=verdict.outcome.value, reason=verdict.reason)

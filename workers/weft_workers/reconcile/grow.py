@@ -12,6 +12,7 @@ from weft_core.engine import Capacity, EngineUnreachable, Preparation
 from weft_core.lifecycle.elastic import cooldown
 from weft_core.lifecycle.states import Desired
 from weft_core.lifecycle.view import View
+from weft_core.store.blames import nodes_to_avoid, without_nodes
 from weft_core.store.jobs import record_event
 from weft_core.store.models import Attempt, Job, Learner, Queue
 from weft_workers.admission import binding, more
@@ -42,6 +43,7 @@ def grow(context: Context, lease: Lease, view: View) -> bool:
         place: tuple[str, ...] = ()
         if capacity is not None and not capacity.queue and engine.grows_runs:
             lock(session, engine)
+            capacity = without_nodes(capacity, nodes_to_avoid(session, context.settings, engine.name))
             decided = make_plan(session, context, engine.name, capacity, view.now, unready).plan
             mine = view.job.project_id
             of_no_concern = {job_id for job_id, project in decided.held_back.items() if project != mine}

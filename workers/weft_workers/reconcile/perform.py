@@ -36,6 +36,7 @@ from weft_core.lifecycle.actions import (
     Rest,
     Settle,
 )
+from weft_core.lifecycle.blame import blamed_by_hang, blamed_by_loss
 from weft_core.lifecycle.deadlines import POLL, UNREACHABLE_POLL
 from weft_core.lifecycle.elastic import cooldown
 from weft_core.lifecycle.failures import headline
@@ -46,6 +47,7 @@ from weft_core.objects import StoreError, job_prefix, results_prefix
 from weft_core.packages import PYPI
 from weft_core.secrets import SecretsUnreadable
 from weft_core.store.backups import BackupRuns, may_delete
+from weft_core.store.blames import blame, nodes_to_avoid
 from weft_core.store.jobs import record_event, transition
 from weft_core.store.models import Attempt, Job, Learner
 from weft_core.store.queue import note_change
@@ -213,6 +215,8 @@ def _lose(context: Context, lease: Lease, view: View, lose: Lose) -> float | Non
         for rank, reason in lose.reasons.items():
             row = session.get_one(Learner, (attempt.id, rank))
             row.left_at, row.left_reason = func.now(), reason
+            if (node := blamed_by_loss(view, rank, reason)) is not None:
+                blame(session, taken.job, attempt.n, node, f"learner {rank + 1} {reason}")
             lines = last_lines(session, view, attempt, rank)
             data = {"learner": rank + 1, "exit_code": row.exit_code, "members": left, "last_lines": lines}
             words = f"learner {rank + 1} was lost ({headline(reason)}): training goes on with {left} of {there}"
@@ -242,12 +246,20 @@ def _spec(context: Context, view: View, attempt: AttemptView) -> LaunchSpec:
         token=context.box.decrypt(attempt.token),
         project=view.job.project,
         job_name=view.job.name,
-        placement=read_placement(context.settings, view.job.manifest.get("profile")),
+        placement=replace(
+            read_placement(context.settings, view.job.manifest.get("profile")),
+            avoid=_blamed_nodes(context, view.job.engine),
+        ),
         grace=context.settings.timings.grace,
         endpoints=tuple(url for url in view.job.endpoints if url not in PYPI),
         # Nobody named the default index, so it may have any address, such as that of a mirror.
         own_endpoints=(*context.settings.own_urls(), *(url for url in view.job.endpoints if url in PYPI)),
     )
+
+
+def _blamed_nodes(context: Context, engine: str) -> tuple[str, ...]:
+    with context.database.transaction() as session:
+        return nodes_to_avoid(session, context.settings, engine)
 
 
 def _advance(context: Context, lease: Lease, view: View, advance: Advance) -> float | None:
@@ -300,6 +312,8 @@ def _judge(session: Session, job: Job, attempt: Attempt, view: View) -> Notice:
     """Find the verdict on a stall in the reports of the learners' agents, and drop these."""
     assert view.open is not None
     attempt.verdict, notice = judge_stall(view, _reports(session, attempt))
+    if (node := blamed_by_hang(view, notice.data)) is not None:
+        blame(session, job, attempt.n, node, attempt.verdict)
     job.condition = stall_condition(replace(view.open, verdict=attempt.verdict))
     return notice
 

@@ -18,7 +18,7 @@ from weft_core.store.models.access import (
 from weft_core.store.models.audit import ActorKind, AuditExport, AuditRecord
 from weft_core.store.models.base import Base
 from weft_core.store.models.budgets import Budget, Charge
-from weft_core.store.models.engines import EngineStatus, Queue, QueueChange
+from weft_core.store.models.engines import EngineStatus, NodeBlame, Queue, QueueChange
 from weft_core.store.models.identity import SigningKey
 from weft_core.store.models.inputs import CodeBundle, Datastore, Overlay, OverlayState, Secret
 from weft_core.store.models.jobs import (
@@ -87,6 +87,7 @@ __all__ = [
     "Model",
     "ModelPromotion",
     "ModelVersion",
+    "NodeBlame",
     "Overlay",
     "OverlayState",
     "Predecessor",

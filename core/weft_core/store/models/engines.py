@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Identity, false
+from sqlalchemy import BigInteger, Identity, UniqueConstraint, false
 from sqlalchemy.orm import Mapped, mapped_column
 
-from weft_core.store.models.base import Base
+from weft_core.store.models.base import Base, created
 
 
 class EngineStatus(Base):
@@ -21,6 +21,23 @@ class EngineStatus(Base):
     seen_at: Mapped[datetime | None]  # last answer
     unreachable_since: Mapped[datetime | None]
     error: Mapped[str | None]
+
+
+class NodeBlame(Base):
+    """A node was blamed for what happened to an attempt (``weft_core.store.blames``). Belongs to no project: the names
+    stay when the job is gone."""
+
+    __tablename__ = "node_blames"
+    __table_args__ = (UniqueConstraint("engine", "node", "job", "attempt", name="uq_node_blames_attempt"),)
+    id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
+    engine: Mapped[str]
+    node: Mapped[str]
+    job: Mapped[str]  # its id, and that of its project
+    project: Mapped[str]
+    attempt: Mapped[int]
+    reason: Mapped[str]
+    created_at: Mapped[datetime] = created()
+    forgiven_at: Mapped[datetime | None]  # it counts no more
 
 
 class QueueChange(Base):

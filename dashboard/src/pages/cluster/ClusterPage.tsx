@@ -216,7 +216,10 @@ function Nodes({ detail }: { detail: Detail }) {
         {detail.nodes.map((node) => (
           <tr key={node.name}>
             <td className="break">{node.name}</td>
-            <td>{node.state}</td>
+            <td>
+              {node.excluded ? "excluded" : node.state}
+              {node.blames > 0 && <div className="muted">blamed by {plural(node.blames, "job")}</div>}
+            </td>
             <td className="right">
               {value(node.used.cpus)} of {value(node.capacity.cpus)}
             </td>

@@ -54,6 +54,7 @@ FULL_SPEC = {
         },
         priority_class="high",
         image_pull_secrets=("registry", "other"),
+        avoid=("bad-node",),
     ),
 }
 
@@ -282,6 +283,18 @@ def test_the_profile_goes_over_the_engines_defaults() -> None:
     assert pod["affinity"].keys() == {"podAntiAffinity", "nodeAffinity"}
     plain = make_pod()["spec"]
     assert not {"nodeSelector", "affinity", "priorityClassName", "imagePullSecrets"} & plain.keys()
+
+
+def test_nodes_to_avoid_are_kept_out_of_every_alternative() -> None:
+    full = FULL_SPEC["placement"]
+    assert isinstance(full, Placement)
+    placement = replace(full, avoid=("node-1", "node-2"))
+    pod = make_pod(settings(), spec(**{**FULL_SPEC, "placement": placement}), gpu_types=["V100"])
+    terms = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    away = [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in ("node-1", "node-2")]
+    assert [term["matchFields"][-2:] for term in terms["nodeSelectorTerms"]] == [away, away]
+    alone = make_pod(what=spec(placement=Placement(avoid=("node-1",))))["spec"]["affinity"]["nodeAffinity"]
+    assert alone["requiredDuringSchedulingIgnoredDuringExecution"] == {"nodeSelectorTerms": [{"matchFields": away[:1]}]}
 
 
 def test_a_gpu_type_is_asked_of_every_alternative() -> None:

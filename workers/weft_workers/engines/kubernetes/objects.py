@@ -331,7 +331,12 @@ def _placement(settings: KubernetesSettings, spec: LaunchSpec, gpu_types: Sequen
             tolerations.append({"key": away.key, "operator": "Exists", "effect": away.effect})
     affinity = copy.deepcopy({**settings.affinity, **wishes.affinity})
     if gpu_types and spec.resources.gpus:
-        affinity = _with_gpu_types(affinity, settings.gpu_type_label, gpu_types)
+        wish = {"key": settings.gpu_type_label, "operator": "In", "values": list(gpu_types)}
+        affinity = _with_conditions(affinity, "matchExpressions", [wish])
+    # Kubernetes takes one name for each condition.
+    away_from = [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in wishes.avoid]
+    if away_from:
+        affinity = _with_conditions(affinity, "matchFields", away_from)
     pulls = dict.fromkeys((*settings.image_pull_secrets, *wishes.image_pull_secrets))
     found = {
         "nodeSelector": {**settings.node_selector, **wishes.node_selector},
@@ -343,15 +348,15 @@ def _placement(settings: KubernetesSettings, spec: LaunchSpec, gpu_types: Sequen
     return {name: value for name, value in found.items() if value}
 
 
-def _with_gpu_types(affinity: Mapping[str, Any], label: str, values: Sequence[str]) -> Json:
-    """An affinity that asks for one of these GPU types besides all else: each of its alternatives gets the
-    condition."""
-    wish = {"key": label, "operator": "In", "values": list(values)}
+def _with_conditions(affinity: Mapping[str, Any], kind: str, conditions: Sequence[Json]) -> Json:
+    """An affinity that asks for these conditions besides all else: each of its alternatives gets them.
+
+    Args:
+        kind: ``matchExpressions`` for labels of nodes, or ``matchFields``.
+    """
     changed = copy.deepcopy(dict(affinity))
     node = changed.setdefault("nodeAffinity", {})
     required = node.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {})
     terms = required.get("nodeSelectorTerms") or [{}]
-    required["nodeSelectorTerms"] = [
-        {**term, "matchExpressions": [*term.get("matchExpressions", []), wish]} for term in terms
-    ]
+    required["nodeSelectorTerms"] = [{**term, kind: [*term.get(kind, []), *conditions]} for term in terms]
     return changed
