@@ -5,6 +5,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import tensorflow as tf
 from keras import layers
 
 
@@ -32,6 +33,34 @@ def read_digits(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
     with gzip.open(folder / f"{name}-labels-idx1-ubyte.gz") as file:
         labels = np.frombuffer(file.read(), np.uint8, offset=8)
     return pixels.astype(np.float32) / 255, labels.astype(np.int64)
+
+
+def batches(images: np.ndarray, labels: np.ndarray, size: int, epochs: range, seed: int) -> tf.data.Dataset:
+    """All digits once an epoch, in an order that belongs to the epoch: a resume has the same."""
+
+    def epoch(number: tf.Tensor) -> tf.data.Dataset:
+        order = tf.random.experimental.stateless_shuffle(
+            tf.range(len(images)), tf.stack([seed, tf.cast(number, tf.int32)])
+        )
+        return tf.data.Dataset.from_tensor_slices((tf.gather(images, order), tf.gather(labels, order))).batch(size)
+
+    return tf.data.Dataset.range(epochs.start, epochs.stop).flat_map(epoch)
+
+
+def seed_dropout(model: keras.Model, seed: int, epoch: int) -> None:
+    """Dropout's random numbers belong to the epoch, too: files of weights do not keep them."""
+    for layer in model.layers:
+        if isinstance(layer, layers.Dropout):
+            layer.seed_generator.state.assign([seed, epoch])
+
+
+class RandomNumbers(keras.callbacks.Callback):
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.seed = seed
+
+    def on_epoch_begin(self, epoch, logs=None) -> None:
+        seed_dropout(self.model, self.seed, epoch)
 
 
 class LearningRate(keras.callbacks.Callback):

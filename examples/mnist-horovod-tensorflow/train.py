@@ -18,7 +18,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import horovod.tensorflow as hvd
 import keras
 import tensorflow as tf
-from model import LearningRate, Progress, network, read_digits
+from model import LearningRate, Progress, RandomNumbers, batches, network, read_digits
 
 DATA = Path(os.environ["DATA_DIR"])
 RESULTS = Path(os.environ["RESULT_DIR"])
@@ -105,14 +105,24 @@ def main() -> None:
     hvd.broadcast_variables([variable.value for variable in state], root_rank=0)
     start = int(model.optimizer.iterations) // steps
 
+    seed = args.seed + hvd.rank()  # of the order of digits, and of dropout
     callbacks = [
+        RandomNumbers(seed),
         AveragedMetrics(),
         LearningRate(args.learning_rate, hvd.size(), args.warmup_epochs, args.epochs),
         Progress(say, args.epochs, args.log_every),
     ]
     if hvd.rank() == 0:
         callbacks.append(keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: save_checkpoint(model)))
-    model.fit(images, labels, args.batch_size, epochs=args.epochs, initial_epoch=start, callbacks=callbacks, verbose=0)
+    model.fit(
+        batches(images, labels, args.batch_size, range(start, args.epochs), seed),
+        steps_per_epoch=steps,
+        shuffle=False,  # the batches are in their order
+        epochs=args.epochs,
+        initial_epoch=start,
+        callbacks=callbacks,
+        verbose=0,
+    )
 
     accuracy, held_out = test(model)
     say(f"test accuracy {accuracy:.4f} on {held_out} held-out digits")

@@ -15,7 +15,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import keras
 import tensorflow as tf
-from model import LearningRate, Progress, network, read_digits
+from model import LearningRate, Progress, RandomNumbers, batches, network, read_digits
 
 DATA = Path(os.environ["DATA_DIR"])
 RESULTS = Path(os.environ["RESULT_DIR"])
@@ -80,12 +80,13 @@ def main() -> None:
         say(f"resuming after epoch {start} from {CHECKPOINT.name}")
 
     model.fit(
-        images,
-        labels,
-        batch,
+        batches(images, labels, batch, range(start, args.epochs), args.seed),
+        steps_per_epoch=steps,
+        shuffle=False,  # the batches are in their order
         epochs=args.epochs,
         initial_epoch=start,
         callbacks=[
+            RandomNumbers(args.seed),
             LearningRate(args.learning_rate, replicas, args.warmup_epochs, args.epochs),
             Progress(say, args.epochs, args.log_every),
             keras.callbacks.TensorBoard(os.environ.get("LOG_DIR", "logs")),  # Weft shows the curves of event files

@@ -15,7 +15,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import keras
 import numpy as np
 import tensorflow as tf
-from model import network, read_digits
+from model import network, read_digits, seed_dropout
 
 try:
     from weft_trainer import log_metrics  # there in every learner
@@ -90,6 +90,7 @@ class Training:
         """Loss and accuracy, means over the epoch."""
         steps = len(images) // self.batch
         seen = np.zeros(2)
+        seed_dropout(self.model, self.args.seed, epoch)
         for step, batch in enumerate(self.batches(images, labels, epoch)):
             self.model.optimizer.learning_rate = learning_rate(self.args, self.replicas, epoch + step / steps)
             seen += self.step(*batch).numpy()

@@ -96,6 +96,8 @@ def main() -> None:
     print(f"rank {dist.get_rank()} keeps {own:,} of {whole:,} weights", flush=True)
     for epoch in range(resume(model, optimizer), args.epochs):
         sampler.set_epoch(epoch)
+        # For dropout: the numbers belong to the epoch, so a resume has the same. They differ by process.
+        torch.manual_seed(args.seed + epoch * dist.get_world_size() + dist.get_rank())
         train_epoch(model, optimizer, loader, epoch, args, device)
         save(model, optimizer, epoch + 1)
 

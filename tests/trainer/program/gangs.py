@@ -21,7 +21,7 @@ from weft_trainer.program import at_exit, collectives, looks, stacks
 PROGRAMS = Path(__file__).parents[2] / "e2e" / "programs"
 RECORDED = Path(__file__).parents[2] / "core" / "hangs"
 """The reports of these gangs, which tests/core/hangs judges again without them. WRITE_HANGS=1 writes them anew."""
-SECONDS = 120
+SECONDS = 300
 
 
 class Gangs:
