@@ -320,7 +320,22 @@ class CatalogueView(BaseModel):
 class BlameView(BaseModel):
     """A row of the ledger of blamed nodes."""
 
-    model_config = ConfigDict(title="Blame")
+    model_config = ConfigDict(
+        title="Blame",
+        json_schema_extra={
+            "examples": [
+                {
+                    "node": "gpu-7",
+                    "job": "job-vqdqtpeyg1t1",
+                    "project": "proj-4exhsvx18wgd",
+                    "attempt": 1,
+                    "reason": "learner 2 vanished",
+                    "created_at": "2026-01-31T08:15:00Z",
+                    "forgiven_at": None,
+                }
+            ]
+        },
+    )
 
     node: str
     job: str

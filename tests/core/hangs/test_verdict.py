@@ -1,5 +1,5 @@
-"""Verdicts on hangs. The recorded reports are of processes that hung: tests/trainer/program/test_hangs and
-test_horovod_hangs."""
+"""Verdicts on hangs. The recorded reports are of processes that hung: tests/trainer/program/test_hangs,
+test_horovod_hangs and record_tensorflow."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ RECORDED: dict[str, dict[str, Any]] = json.loads((FOLDER / "recorded.json").read
 VERDICTS: dict[str, str] = json.loads((FOLDER / "verdicts.json").read_text())
 HOROVOD: dict[str, dict[str, Any]] = json.loads((FOLDER / "recorded_horovod.json").read_text())
 HOROVOD_VERDICTS: dict[str, str] = json.loads((FOLDER / "verdicts_horovod.json").read_text())
+TENSORFLOW: dict[str, dict[str, Any]] = json.loads((FOLDER / "recorded_tensorflow.json").read_text())
+TENSORFLOW_VERDICTS: dict[str, str] = json.loads((FOLDER / "verdicts_tensorflow.json").read_text())
 
 
 def recorded(name: str, gangs: dict[str, dict[str, Any]] = RECORDED) -> dict[int, Report | None]:
@@ -64,6 +66,13 @@ def test_looks_at_a_real_hang_of_horovod_prove_it_and_show_its_cause(name: str) 
     assert found.text == HOROVOD_VERDICTS[name]
     if name not in ("names", "operations"):  # there, two ranks are as good as each other
         assert list(found.blamed) == [1]
+
+
+@pytest.mark.parametrize("name", TENSORFLOW_VERDICTS)
+def test_the_stacks_of_a_real_hang_of_tensorflow_show_its_cause(name: str) -> None:
+    found = verdict(recorded(name, TENSORFLOW))
+    assert found.text == TENSORFLOW_VERDICTS[name]
+    assert list(found.blamed) == [1]
 
 
 @pytest.mark.parametrize("name", HOROVOD_VERDICTS)
