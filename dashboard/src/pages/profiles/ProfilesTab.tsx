@@ -168,7 +168,7 @@ function Stacks({ job, file }: { job: string; file: ProfileFile }) {
       </Suspense>
       <Table
         label="Table of calls"
-        columns={["Call", { name: "In it", right: true }, { name: "With what it calls", right: true }]}
+        columns={["Call", { name: "Self", right: true }, { name: "Total", right: true }]}
       >
         {hottest(thread, HOT).map((hot) => (
           <tr key={hot.name}>
