@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,6 @@ from weft_core.objects import StoreError
 from weft_core.outgoing import Outgoing
 from weft_core.settings import S3Settings
 from weft_trainer import data as streaming
-from weft_trainer.dataclass import replace
 from weft_trainer.errors import DataError
 from weft_trainer.globs import matcher
 from weft_trainer.inputs import downloader

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.trainer.agents import Launch, spec
 from tests.trainer.conftest import StartApi
 
-from weft_trainer.dataclass import replace
 from weft_trainer.errors import TrainerError
 from weft_trainer.launchers import find_launcher
 from weft_trainer.launchers.base import as_open_mpi

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 import types
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,7 +21,6 @@ import pytest
 from tests.trainer.agents import spec
 
 from weft_trainer.config import derive_secret
-from weft_trainer.dataclass import replace
 from weft_trainer.errors import TrainerError
 from weft_trainer.folders import Folders
 from weft_trainer.launchers import find_launcher, ray_folder, ray_node, ray_options

@@ -6,11 +6,11 @@ import socket
 import traceback
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from weft_trainer.config import Config, derive_secret
 from weft_trainer.control import Control
-from weft_trainer.dataclass import replace
 from weft_trainer.errors import ApiError, Fenced, Stopped, TrainerError, warn
 from weft_trainer.folders import agent_folder
 from weft_trainer.machine.prctl import become_reaper

@@ -6,9 +6,8 @@ import hashlib
 import hmac
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-
-from weft_trainer.dataclass import dataclass, field
 
 TOKEN_VARIABLE = "WEFT_ATTEMPT_TOKEN"  # noqa: S105 - its name, not its value
 URL_VARIABLE = "WEFT_API_URL"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from weft_trainer.config import Config
-from weft_trainer.dataclass import dataclass
 from weft_trainer.spec import LearnerSpec
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from weft_trainer.dataclass import dataclass, field, fields
 from weft_trainer.errors import TrainerError
 
 
@@ -309,7 +309,7 @@ def _leftovers(data: Mapping[str, Any] | None) -> LeftoverSpec | None:
 
 
 def _known(kind: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: data[name] for name in fields(kind) if name in data}
+    return {name: data[name] for name in kind.__dataclass_fields__ if name in data}
 
 
 def _optional(kind: type[Any], data: Mapping[str, Any] | None) -> Any:

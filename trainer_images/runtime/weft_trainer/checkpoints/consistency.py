@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from weft_trainer.checkpoints.generations import Entry
 from weft_trainer.checkpoints.scan import FileStamp, being_written, is_temporary, saving, scan, temporaries
-from weft_trainer.dataclass import dataclass
 
 _GAPS = (1.0,) * 5
 """Seconds between two scans."""

@@ -12,9 +12,9 @@ import builtins
 import json
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from weft_trainer.dataclass import asdict, dataclass, field
 from weft_trainer.errors import DataError
 from weft_trainer.stores.store import Store
 

@@ -11,13 +11,13 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from weft_trainer.checkpoints.generations import Entry, Generation, GenerationList, all_lists
-from weft_trainer.dataclass import dataclass, field, replace
 from weft_trainer.errors import DataError
 from weft_trainer.stores.paths import below
 from weft_trainer.stores.retry import Temporary, patiently

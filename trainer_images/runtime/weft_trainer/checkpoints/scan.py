@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from weft_trainer.dataclass import dataclass, field
 from weft_trainer.stores.paths import files_below
 
 SAVING = ".saving"

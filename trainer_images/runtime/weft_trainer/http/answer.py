@@ -6,9 +6,8 @@ import http.client
 import io
 import socket
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
-
-from weft_trainer.dataclass import dataclass
 
 STALE = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
 """The errors of a connection that the server has closed while it was idle."""

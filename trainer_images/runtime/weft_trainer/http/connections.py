@@ -7,8 +7,8 @@ import os
 import ssl
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from weft_trainer.dataclass import dataclass, field
 from weft_trainer.http.answer import Response
 from weft_trainer.http.proxy import find_proxy, proxy_headers
 

@@ -18,10 +18,10 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from weft_trainer.dataclass import dataclass
 from weft_trainer.errors import DataError
 
 _RESERVE = 0.05

@@ -7,10 +7,10 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from weft_trainer.dataclass import dataclass, replace
 from weft_trainer.errors import DataError
 from weft_trainer.folders import Folders
 from weft_trainer.inputs.cache import CacheRequest, NodeCache

@@ -7,8 +7,8 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
 
-from weft_trainer.dataclass import dataclass
 from weft_trainer.errors import DataError
 from weft_trainer.inputs.cache import Brought, CacheRequest, NodeCache
 from weft_trainer.inputs.progress import Progress

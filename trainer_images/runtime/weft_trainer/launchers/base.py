@@ -7,9 +7,9 @@ import resource
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
-from weft_trainer.dataclass import replace
 from weft_trainer.program.plan import Plan, Process
 from weft_trainer.spec import LearnerSpec, Peer
 

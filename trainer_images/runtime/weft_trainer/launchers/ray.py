@@ -14,8 +14,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 
-from weft_trainer.dataclass import asdict
 from weft_trainer.errors import TrainerError
 from weft_trainer.launchers.ray_options import NodeOptions
 from weft_trainer.program.plan import Plan, Process

@@ -9,10 +9,9 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
-
-from weft_trainer.dataclass import dataclass
 
 T = TypeVar("T")
 _OBJECT_STORE_SHARE = 0.3  # Ray's own

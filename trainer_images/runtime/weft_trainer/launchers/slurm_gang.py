@@ -16,9 +16,8 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
-
-from weft_trainer.dataclass import asdict, dataclass, field
 
 VARIABLE = "WEFT_SLURM"
 _RETRY = 0.1

@@ -18,11 +18,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 
 from weft_trainer.config import RUNTIME
-from weft_trainer.dataclass import replace
 from weft_trainer.launchers.base import end_like, shell
 from weft_trainer.launchers.slurm_gang import Gang, Message, NodeUnreachable
 from weft_trainer.launchers.slurm_tasks import Step

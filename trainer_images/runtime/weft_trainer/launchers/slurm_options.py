@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from weft_trainer.dataclass import dataclass, field
 from weft_trainer.launchers.slurm_gang import Gang
 from weft_trainer.launchers.slurm_hosts import expand, repeated
 

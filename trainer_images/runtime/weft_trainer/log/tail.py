@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 
-from weft_trainer.dataclass import dataclass
 from weft_trainer.log.lines import LineAssembler
 from weft_trainer.log.output import Output, write_bytes
 

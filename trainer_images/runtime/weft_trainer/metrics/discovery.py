@@ -7,9 +7,9 @@ import stat
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from weft_trainer.dataclass import dataclass, field
 from weft_trainer.metrics.growing import Found
 
 _DEPTH = 12

@@ -15,9 +15,8 @@ import math
 import os
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
-
-from weft_trainer.dataclass import dataclass
 
 _CHUNK = 4 << 20
 """A record that is longer (an image, a graph) holds no scalars."""

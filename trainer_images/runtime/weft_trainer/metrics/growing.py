@@ -6,9 +6,8 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-
-from weft_trainer.dataclass import dataclass
 
 _LONGEST_LINE = 1 << 20
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal, Union
 
-from weft_trainer.dataclass import dataclass, field, replace
 from weft_trainer.service.mask import Mask
 
 Value = Union[int, float, str]

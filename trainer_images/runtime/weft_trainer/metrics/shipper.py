@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from weft_trainer.control import Control
-from weft_trainer.dataclass import replace
 from weft_trainer.errors import ApiError
 from weft_trainer.metrics.limiter import Limiter
 from weft_trainer.metrics.records import Record, encode, masked

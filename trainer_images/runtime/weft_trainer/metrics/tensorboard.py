@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from weft_trainer.dataclass import dataclass, field
 from weft_trainer.metrics.events import Broken, Event, EventFile
 from weft_trainer.metrics.growing import Found, open_regular
 from weft_trainer.metrics.records import Record

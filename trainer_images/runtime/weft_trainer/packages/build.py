@@ -17,12 +17,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import tomllib
 
-from weft_trainer.dataclass import replace
 from weft_trainer.errors import TrainerError
 from weft_trainer.packages.archive import write_archive
 from weft_trainer.packages.explain import Source, explain

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import tomllib
 
-from weft_trainer.dataclass import dataclass
 from weft_trainer.errors import TrainerError
 from weft_trainer.packages.explain import Source, read_file, read_packages
 from weft_trainer.packages.request import BuildRequest, canonical_name

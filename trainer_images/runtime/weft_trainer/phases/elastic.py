@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import replace
 
 from weft_trainer.checkpoints.checkpoints import Checkpoints
-from weft_trainer.dataclass import replace
 from weft_trainer.errors import ApiError, TrainerError
 from weft_trainer.launchers import find_launcher
 from weft_trainer.launchers.horovod_elastic import HorovodElasticLauncher

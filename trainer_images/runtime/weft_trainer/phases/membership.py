@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from weft_trainer.dataclass import dataclass
 from weft_trainer.errors import ApiError, Fenced
 from weft_trainer.program.endings import Ending
 from weft_trainer.service.client import ApiClient

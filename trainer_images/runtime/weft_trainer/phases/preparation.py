@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from weft_trainer.dataclass import dataclass, field, replace
 from weft_trainer.errors import DataError, warn
 from weft_trainer.inputs.cache import NodeCache
 from weft_trainer.inputs.downloader import Downloader

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from types import MappingProxyType
 from typing import Any
 
-from weft_trainer.dataclass import replace
 from weft_trainer.errors import Fenced, TrainerError, warn
 from weft_trainer.http import Http, Unreachable
 from weft_trainer.phases.learner import Learner

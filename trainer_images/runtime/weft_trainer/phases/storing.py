@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from weft_trainer.dataclass import replace
+from dataclasses import replace
+
 from weft_trainer.errors import Fenced, TrainerError, warn
 from weft_trainer.phases.learner import Learner
 from weft_trainer.program.endings import STOPPED, Ending

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from weft_trainer.dataclass import dataclass
 from weft_trainer.program.hints import EXCEPTION, find_hint
 from weft_trainer.words import describe_exit, signal_name
 

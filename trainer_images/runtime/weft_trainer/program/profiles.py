@@ -15,11 +15,11 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
-from weft_trainer.dataclass import dataclass, field
 from weft_trainer.machine.watchdog import Watchdog
 from weft_trainer.program.questions import answer, ask, open_regular, waiting
 from weft_trainer.program.stacks import OWN_THREADS, find_py_spy, is_python, place_of

@@ -15,13 +15,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from weft_trainer.config import RUNTIME
-from weft_trainer.dataclass import dataclass
 from weft_trainer.program import collectives, flight_recorder, profiling
 from weft_trainer.program.questions import ask
 

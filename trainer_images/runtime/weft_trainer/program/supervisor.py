@@ -5,10 +5,10 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from weft_trainer.control import Control
-from weft_trainer.dataclass import replace
 from weft_trainer.errors import Fenced, TrainerError
 from weft_trainer.log.output import Output
 from weft_trainer.machine.network import takes_connections

@@ -12,9 +12,8 @@ import shlex
 import site
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-
-from weft_trainer.dataclass import dataclass
 
 _VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 _SYSTEM = ("/bin", "/usr/bin", "/usr/local/bin")

@@ -12,10 +12,10 @@ import re
 import stat
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from weft_trainer.dataclass import dataclass, field
 from weft_trainer.globs import regex
 from weft_trainer.spec import LeftoverSpec
 from weft_trainer.words import size

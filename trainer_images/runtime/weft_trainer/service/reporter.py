@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from weft_trainer.dataclass import dataclass
 from weft_trainer.errors import ApiError, TrainerError, warn
 from weft_trainer.service.client import ApiClient
 from weft_trainer.service.heartbeat import Heartbeat

@@ -11,9 +11,8 @@ import json
 import os
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
-
-from weft_trainer.dataclass import asdict, dataclass
 
 BATCH_LINES = 2000
 BATCH_BYTES = 512 * 1024

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -15,7 +16,6 @@ from pathlib import Path
 from urllib.parse import unquote_plus, urlsplit
 from xml.etree import ElementTree
 
-from weft_trainer.dataclass import replace
 from weft_trainer.errors import DataError
 from weft_trainer.http import Answer, Http, Take, Unreachable
 from weft_trainer.spec import S3Location

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import socket
 import ssl
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
-from weft_trainer.dataclass import dataclass
 from weft_trainer.errors import DataError
 from weft_trainer.http import Answer, Unreachable
 from weft_trainer.spec import S3Location

@@ -10,9 +10,8 @@ import hashlib
 import hmac
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from urllib.parse import quote
-
-from weft_trainer.dataclass import dataclass, field
 
 EMPTY = hashlib.sha256(b"").hexdigest()
 UNSIGNED = "UNSIGNED-PAYLOAD"

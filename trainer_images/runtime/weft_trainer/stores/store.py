@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
-
-from weft_trainer.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from weft_trainer.dataclass import dataclass, field, replace
 from weft_trainer.errors import ApiError, Fenced, warn
 from weft_trainer.spec import LearnerSpec, S3Location, StoreKeys
 

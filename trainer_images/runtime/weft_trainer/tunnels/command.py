@@ -14,9 +14,9 @@ import subprocess
 import termios
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from weft_trainer.dataclass import dataclass
 from weft_trainer.http import Closed
 from weft_trainer.machine.watchdog import Watchdog
 from weft_trainer.program.processes import before_exec

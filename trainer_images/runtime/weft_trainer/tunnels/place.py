@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from weft_trainer.dataclass import dataclass, field
 from weft_trainer.machine.sealing import Sealed
 
 
