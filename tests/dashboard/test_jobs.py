@@ -210,7 +210,7 @@ def test_the_page_of_a_job_that_has_ended(page: Page, running_job: weft.Job) -> 
     expect(page.get_by_role("region", name="Latest events")).to_contain_text("completed")
     expect(page.get_by_role("region", name="The newest lines")).to_contain_text("all done")
     expect(page.get_by_role("region", name="Used")).to_contain_text(re.compile(r"Memory.*at most"))
-    page.get_by_role("link", name="Files").click()
+    page.get_by_role("link", name="Files", exact=True).click()
     page.get_by_role("link", name="<img src=x onerror=window.broken=1>.txt").click()
     expect(page.locator(".code-text")).to_have_text("<script>window.broken = 1</script>\n")
     page.get_by_role("link", name="page.html").click()
