@@ -18,7 +18,7 @@ from weft_api.streaming.tunnels import Tunnels
 from weft_core.store.models import Learner
 from weft_core.tokens import hash_token
 
-ALIVE: dict[str, Any] = {"stop": False, "grace_seconds": None, "dump": None, "tunnels": []}
+ALIVE: dict[str, Any] = {"stop": False, "grace_seconds": None, "dump": None, "look": None, "tunnels": []}
 
 
 @pytest.fixture
