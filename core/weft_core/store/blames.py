@@ -66,7 +66,8 @@ def blamed_nodes(session: Session, engine: str, settings: NodeSettings) -> Mappi
 
 def nodes_to_avoid(session: Session, settings: Settings, engine: str) -> tuple[str, ...]:
     """The names of the nodes on which no learner is placed."""
-    if not settings.nodes.blames or not settings.engines[engine].avoids_nodes:
+    configured = settings.engines.get(engine)
+    if not settings.nodes.blames or configured is None or not configured.avoids_nodes:
         return ()
     blamed = blamed_nodes(session, engine, settings.nodes)
     return tuple(sorted(node for node, found in blamed.items() if found.excluded))
