@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 
 from weft_api.access.auth import Viewer
 from weft_api.context import Ctx
@@ -85,6 +85,13 @@ From = Annotated[
     ),
 ]
 Until = Annotated[str | None, Query(max_length=64, description="The end of the time; now, if it is left out.")]
+
+
+def asked_span(hours: Hours = 24, since: From = None, until: Until = None) -> Span:
+    """The time that a question about the use is about."""
+    return Span(hours, parse_since(since), parse_since(until, "until"))
+
+
 Everybody = Annotated[bool, Query(description="Users of all projects, for administrators.")]
 
 
@@ -92,15 +99,13 @@ Everybody = Annotated[bool, Query(description="Users of all projects, for admini
 def get_usage(
     context: Ctx,
     who: Viewer,
-    hours: Hours = 24,
-    since: From = None,
-    until: Until = None,
+    span: Annotated[Span, Depends(asked_span)],
     everybody: Everybody = False,
 ) -> UsageView:
     """The CPUs and GPUs that attempts held, from their admission until their learners were gone. The use of an engine
     is that of all projects; the users are those of the caller's project."""
     with context.database.transaction() as session:
-        return show_usage(session, who, Span(hours, parse_since(since), parse_since(until, "until")), everybody)
+        return show_usage(session, who, span, everybody)
 
 
 @router.get(
@@ -112,14 +117,11 @@ def get_usage(
 def export_usage(
     context: Ctx,
     who: Viewer,
-    hours: Hours = 24,
-    since: From = None,
-    until: Until = None,
+    span: Annotated[Span, Depends(asked_span)],
     everybody: Everybody = False,
 ) -> Response:
     """The columns are project, user, since, until, attempts, cpu_hours and gpu_hours."""
     with context.database.transaction() as session:
-        span = Span(hours, parse_since(since), parse_since(until, "until"))
         text = as_csv(show_usage(session, who, span, everybody))
     headers = {"Content-Disposition": 'attachment; filename="usage.csv"'}
     return Response(text, media_type="text/csv", headers=headers)

@@ -1,4 +1,4 @@
-"""The ledger of nodes that were blamed. docs/engines.md describes it for users.
+"""The ledger of nodes that were blamed. docs/kubernetes.md describes it for users.
 
 A tenant's program can make its own learner vanish or hang, so no project alone may keep a node from the others. A node
 is excluded only if several jobs blame it, and if these are of more than one project, unless no other project used the
