@@ -109,6 +109,13 @@ def test_an_agent_that_saw_the_kernel_kill_its_command_says_the_same(world: Worl
     assert world.job(job).reason == "learner 1 was killed: out of memory (limit 1 GiB)"
 
 
+def test_a_kill_that_may_have_been_anothers_is_no_certainty(world: World) -> None:
+    job = world.running()
+    world.exit(job, 137, reason="killed by signal 9 (SIGKILL), probably out of memory")
+    world.step(job)
+    assert world.job(job).reason == "learner 1 was killed by signal 9 (SIGKILL), probably out of memory"
+
+
 def test_a_gpus_memory_is_not_the_learners(world: World) -> None:
     job = world.running()
     world.exit(job, 1, reason="the GPU ran out of memory (exit code 1): Tried to allocate 20.00 GiB")

@@ -19,7 +19,7 @@ _CODE = re.compile(
     re.MULTILINE,
 )
 _NO_FILE = re.compile(r"can't open file|command not (?:found|executable)")
-_MEMORY = "was killed: out of memory"
+_MEMORY = re.compile(r"was killed: out of memory|probably out of memory")
 
 Advice = list[tuple[str, str]]
 """Pairs of an action and its command, which may be incomplete."""
@@ -38,7 +38,7 @@ def advice(job: Job) -> Advice:
             ("another image", f"{rerun} --set framework.version=VERSION"),
             ("try again", resume),
         ]
-    if _MEMORY in job.reason:
+    if _MEMORY.search(job.reason):
         return [("more memory", f"{rerun} --set memory=SIZE"), ("from the last checkpoint", "… --from-checkpoint")]
     if found := _CONFLICT.search(job.reason):
         return [("change the packages", f"{rerun} {'--set framework.packages=PACKAGE' if found[1] else '--code DIR'}")]

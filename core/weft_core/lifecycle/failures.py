@@ -21,6 +21,7 @@ _CODE = re.compile(r"^([SC]\d{3}):? +")
 """An agent that could not do its own part (data, results) begins its reason with FfDL's code: 'S302 can't reach …'."""
 
 _KILLED_FOR_MEMORY = re.compile(r"SIGKILL\)?[:,] out of memory")
+_PROBABLY = "probably out of memory"  # only the machine's count of kills is known, and another job may have caused one
 """The agent's words for a program that the kernel has killed; a GPU's memory is another."""
 
 
@@ -128,7 +129,7 @@ def reported(view: View, learner: LearnerView, seen: LearnerObservation | None) 
     code = 1 if learner.exit_code is None else learner.exit_code
     reason = learner.exit_reason or describe_exit(code)
     if (seen and seen.oom) or _KILLED_FOR_MEMORY.search(reason):
-        return _out_of_memory(view, learner, code)
+        return _out_of_memory(view, learner, seen, code)
     if seen and seen.over_storage:
         return _out_of_storage(learner, seen, code)
     error_code = CRASHED
@@ -144,7 +145,7 @@ def _died(view: View, learner: LearnerView, seen: LearnerObservation) -> Failure
     """The agent itself ended without a report."""
     code = 1 if seen.exit_code is None else seen.exit_code
     if seen.oom:
-        return _out_of_memory(view, learner, code)
+        return _out_of_memory(view, learner, seen, code)
     if seen.over_storage:
         return _out_of_storage(learner, seen, code)
     how = seen.reason or describe_exit(code)
@@ -152,9 +153,12 @@ def _died(view: View, learner: LearnerView, seen: LearnerObservation) -> Failure
     return Failure(learner.rank, Outcome.LOST, what, CRASHED, code, (1, learner.rank))
 
 
-def _out_of_memory(view: View, learner: LearnerView, code: int) -> Failure:
-    limit = f" (limit {size(view.attempt.memory)})" if view.attempt else ""
-    return Failure(learner.rank, Outcome.FAILED, f"was killed: out of memory{limit}", CRASHED, code, (0, learner.rank))
+def _out_of_memory(view: View, learner: LearnerView, seen: LearnerObservation | None, code: int) -> Failure:
+    if seen and _PROBABLY in seen.reason:
+        reason = f"was {seen.reason}"
+    else:
+        reason = f"was killed: out of memory{f' (limit {size(view.attempt.memory)})' if view.attempt else ''}"
+    return Failure(learner.rank, Outcome.FAILED, reason, CRASHED, code, (0, learner.rank))
 
 
 def _out_of_storage(learner: LearnerView, seen: LearnerObservation, code: int) -> Failure:

@@ -91,8 +91,8 @@ def test_any_other_end(lines: list[str]) -> None:
 
 
 def test_the_kernels_kill_for_memory_is_another() -> None:
-    assert describe(-9, "x", [TORCH], out_of_memory=True).reason == "killed by signal 9 (SIGKILL): out of memory"
-    assert describe(137, "x", [TORCH], out_of_memory=True).reason == "exit code 137 (signal 9, SIGKILL, out of memory)"
+    assert describe(-9, "x", [TORCH], "out of memory").reason == "killed by signal 9 (SIGKILL), out of memory"
+    assert describe(137, "x", [TORCH], "out of memory").reason == "exit code 137 (signal 9, SIGKILL, out of memory)"
 
 
 def test_a_real_traceback_through_the_agent(start_api: StartApi, launch: Launch) -> None:

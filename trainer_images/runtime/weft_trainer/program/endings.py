@@ -45,27 +45,28 @@ STOPPED = Ending(STOPPED_CODE, "stopped")
 
 
 def describe(
-    code: int, command: str, last_lines: Sequence[str], out_of_memory: bool = False, folder: Path | None = None
+    code: int, command: str, last_lines: Sequence[str], memory: str = "", folder: Path | None = None
 ) -> Ending:
-    """The ending for a process's exit ``code``; negative: killed by that signal. ``folder``: of the user's code."""
+    """The ending for a process's exit ``code``; negative: killed by that signal. ``memory``: what the kernel's counts
+    say about a SIGKILL (``oom.since``). ``folder``: of the user's code."""
     if code == 0:
         return SUCCESS
     if code < 0:
-        memory = ": out of memory" if out_of_memory and -code == signal.SIGKILL else ""
-        return Ending(128 - code, f"{describe_exit(code)}{memory}")
+        why = f", {memory}" if memory and -code == signal.SIGKILL else ""
+        return Ending(128 - code, f"{describe_exit(code)}{why}")
     if code == 127:
         return Ending(code, f"command not found: {_culprit(command, last_lines)}")
     if code == 126:
         return Ending(code, f"command not executable: {_culprit(command, last_lines)}")
-    if code < 128 and (memory := gpu_memory(last_lines)):
-        return Ending(code, f"the GPU ran out of memory ({describe_exit(code)}): {memory}")
+    if code < 128 and (hint := gpu_memory(last_lines)):
+        return Ending(code, f"the GPU ran out of memory ({describe_exit(code)}): {hint}")
     if code < 128 and (hint := find_hint(last_lines, folder)):
         return Ending(code, f"{describe_exit(code)}; {hint}")
     name = signal_name(code - 128) if code > 128 else ""
     if name:
         # A shell's code for the signal that ended the program that it ran.
-        memory = ", out of memory" if out_of_memory and name == "SIGKILL" else ""
-        return Ending(code, f"{describe_exit(code)} (signal {code - 128}, {name}{memory})")
+        why = f", {memory}" if memory and name == "SIGKILL" else ""
+        return Ending(code, f"{describe_exit(code)} (signal {code - 128}, {name}{why})")
     return Ending(code, describe_exit(code))
 
 
@@ -103,32 +104,3 @@ def _culprit(command: str, last_lines: Sequence[str]) -> str:
         if found:
             return found[1]
     return (command.split() or ["(empty)"])[0]
-
-
-def oom_kills() -> int:
-    """How often the kernel has killed for memory: in this learner's own cgroup, else on this machine."""
-    for path in _counters():
-        try:
-            for line in path.read_text().splitlines():
-                name, _, value = line.partition(" ")
-                if name == "oom_kill":
-                    return int(value)
-        except (OSError, ValueError):
-            continue
-    return 0
-
-
-def _counters() -> list[Path]:
-    """Files with a line ``oom_kill <n>``: of this process's control group, of version 2 or 1, then of the machine."""
-    groups = Path("/sys/fs/cgroup")
-    found = []
-    try:
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            if not controllers:
-                found.append(groups / path.lstrip("/") / "memory.events")
-            elif "memory" in controllers.split(","):
-                found.append(groups / "memory" / path.lstrip("/") / "memory.oom_control")
-    except (OSError, ValueError):
-        pass
-    return [*found, Path("/proc/vmstat")]

@@ -14,7 +14,8 @@ from weft_trainer.log.output import Output
 from weft_trainer.machine.network import takes_connections
 from weft_trainer.machine.sealing import NOTHING, Sealed
 from weft_trainer.machine.watchdog import Watchdog
-from weft_trainer.program.endings import NOT_RUN, REGROUPED, STOPPED, SUCCESS, Ending, describe, oom_kills, was_killed
+from weft_trainer.program import oom
+from weft_trainer.program.endings import NOT_RUN, REGROUPED, STOPPED, SUCCESS, Ending, describe, was_killed
 from weft_trainer.program.plan import Plan, Process
 from weft_trainer.program.processes import Child, kill_strays
 
@@ -78,7 +79,7 @@ class Supervisor:
             Fenced: and everything has been killed.
             TrainerError: a process can't be started.
         """
-        kills_before = oom_kills()
+        kills_before = oom.kills()
 
         def start(process: Process) -> Child:
             try:
@@ -129,7 +130,7 @@ class Supervisor:
                 self._control.sleep(_POLL)
         return None
 
-    def _watch(self, command: str, folder: Path, kills_before: int) -> Ending:
+    def _watch(self, command: str, folder: Path, kills_before: oom.Kills) -> Ending:
         while True:
             failed = min(
                 (child for child in self._children if child.code), key=lambda child: child.ended_at, default=None
@@ -138,7 +139,7 @@ class Supervisor:
                 assert failed.code is not None
                 # The shell's complaint names the command that it could not run. Other output need not be read just now.
                 failed.drain(2.0 if failed.code in NOT_RUN else 0.2)
-                memory = oom_kills() > kills_before
+                memory = oom.kills().since(kills_before)
                 ending = describe(failed.code, command, self._output.last_lines, memory, folder)
                 self._listener.failed(ending)
                 self._end(self._children, _SIBLING_GRACE)
