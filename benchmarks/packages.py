@@ -15,7 +15,7 @@ GOAL = 0.3
 """Seconds that packages which were built before may add to a start."""
 ROUNDS = int(os.environ.get("WEFT_BENCH_ROUNDS", "10"))
 PACKAGES = ["einops", "humanize", "tabulate", "tqdm", "wrapt"]
-LEARNERS = int(os.environ.get("WEFT_BENCH_LEARNERS", "50"))
+LEARNERS = int(os.environ.get("WEFT_BENCH_GANG", "50"))
 COMMAND = "python -c 'import time; print(time.time(), flush=True)'"
 
 

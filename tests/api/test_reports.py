@@ -52,8 +52,8 @@ def test_a_report_takes_in_all_that_an_agent_has_and_twice_is_once(api: Api, ann
     parts = {"heartbeat": {"wrote": True}, "logs": _logs(0, "a", "b"), "metrics": _metrics(0, 0.5)}
     for _ in range(2):
         answer = agent.post("report", **parts)
-        assert (answer.status_code, answer.json()) == (200, {"heartbeat": ALIVE, "refused": {}})
-    assert agent.post("report", logs=_logs(1, "c")).json() == {"heartbeat": None, "refused": {}}
+        assert (answer.status_code, answer.json()) == (200, {"heartbeat": ALIVE, "pause": 0, "refused": {}})
+    assert agent.post("report", logs=_logs(1, "c")).json() == {"heartbeat": None, "pause": 0, "refused": {}}
     agent.log(2, "d")  # the calls of an older agent count on
     assert _lines(ann, gang.job_id) == ["a", "b", "c", "d"]
     assert _losses(ann, gang.job_id) == [0.5]

@@ -257,7 +257,7 @@ def test_a_program_asks_and_tells(api: Api, ann: Person, worker: Sweeps) -> None
     answer = ann.http.post(path)
     assert answer.json()["problems"][0]["path"] == "body.parameters"
     answer = ann.http.post(path, json={"parameters": {"lr": 5, "batsch": 32}})
-    assert {one["path"] for one in answer.json()["problems"]} == {
+    assert {problem["path"] for problem in answer.json()["problems"]} == {
         "body.parameters.batch",
         "body.parameters.batsch",
         "body.parameters.lr",

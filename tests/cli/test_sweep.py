@@ -224,11 +224,11 @@ def test_a_program_searches_itself(library: Client, tmp_path: Path) -> None:
     asked = [sweeps.ask(made.id, {"lr": value}, run=False) for value in (0.1, 0.01, 0.001)]
     with pytest.raises(errors.Conflict):
         sweeps.ask(made.id, {"lr": 0.1})
-    for one, value in zip(asked[:2], (0.5, 0.75), strict=True):
-        assert sweeps.tell(made.id, one.number, value).value == value
+    for trial, value in zip(asked[:2], (0.5, 0.75), strict=True):
+        assert sweeps.tell(made.id, trial.number, value).value == value
     assert sweeps.tell(made.id, 2, failed="out of memory").reason == "out of memory"
-    assert [one.number for one in sweeps.trials(made.id)] == [0, 1, 2]
-    assert [one.number for one in sweeps.trials(made.id, best_first=True)] == [1, 0]
+    assert [trial.number for trial in sweeps.trials(made.id)] == [0, 1, 2]
+    assert [trial.number for trial in sweeps.trials(made.id, best_first=True)] == [1, 0]
     found = sweeps.find(made.id[:8])
     assert found.best is not None
     assert (found.best.number, found.told, found.manifest) == (1, 3, {})

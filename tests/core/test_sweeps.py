@@ -254,7 +254,7 @@ def test_a_search_that_learns_finds_better_values_than_chance(search: str) -> No
             proposal = propose(sweep, number, known if name != "random" else [])
             x, y = float(proposal.parameters["x"]), float(proposal.parameters["y"])
             known.append(Known(proposal.parameters, (x - 1) ** 2 + (y + 2) ** 2, proposal.memory))
-        best[name] = min(one.value or 0.0 for one in known)
+        best[name] = min(trial.value or 0.0 for trial in known)
     assert best[search] < best["random"]
 
 

@@ -42,8 +42,8 @@ def test_a_sweep_goes_on_whoever_is_killed(stack: Stack) -> None:
     ended = client.sweeps.wait(disturbed.id, 400)
     assert (ended.state, ended.reason) == ("COMPLETED", "all trials have ended")
     traces = [
-        [(trial.number, trial.parameters, trial.value, trial.state) for trial in client.sweeps.trials(one.id)]
-        for one in (calm, disturbed)
+        [(trial.number, trial.parameters, trial.value, trial.state) for trial in client.sweeps.trials(sweep.id)]
+        for sweep in (calm, disturbed)
     ]
     assert traces[0] == traces[1]
     assert [trial[2] for trial in traces[0]] == [-abs(float(trial[1]["x"]) - 0.5) for trial in traces[0]]

@@ -37,6 +37,8 @@ class Taken:
     job_id: str
     attempt: int
     rank: int
+    learners: int
+    """Of the job."""
     answer: ReportAnswer
 
 
@@ -131,7 +133,7 @@ def _store(context: Context, token: AttemptToken, reports: Sequence[_Report]) ->
             report.answer.heartbeat = answer
         # Lines and metrics are stored by now. A learner that is to leave hears so, as from a heartbeat alone.
         wrong = stale or (answer if isinstance(answer, Exception) else None)
-        outcomes.append(wrong or Taken(job.id, attempt.n, report.head.rank, report.answer))
+        outcomes.append(wrong or Taken(job.id, attempt.n, report.head.rank, job.learners, report.answer))
     return outcomes
 
 

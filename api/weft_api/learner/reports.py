@@ -16,6 +16,7 @@ from weft_api.http.problems import LOG_FULL, STALE_ATTEMPT, TOO_LARGE, TOO_MANY_
 from weft_api.learner.combined import LOG_BYTES, METRIC_BYTES
 from weft_api.learner.combined import accept as accept_report
 from weft_api.learner.heartbeats import accept as accept_heartbeat
+from weft_api.learner.pace import PACE
 from weft_api.learner.schemas import HeartbeatAnswer, ReportAnswer, TunnelCall
 from weft_api.logs.ingest import accept as accept_logs
 from weft_api.metrics.ingest import accept as accept_metrics
@@ -132,7 +133,11 @@ async def report(request: Request) -> Response:
     If the server holds back the answer to an earlier heartbeat of this learner, a heartbeat in a report prolongs the
     wait."""
     context, token = _caller(request)
-    taken = await accept_report(context, token, await bodies.read(request, LOG_BYTES + METRIC_BYTES, "a report"))
+    body = await bodies.read(request, LOG_BYTES + METRIC_BYTES, "a report")
+    pace = PACE.of(context)
+    with pace.report():
+        taken = await accept_report(context, token, body)
+    taken.answer.pause = pace.pause(taken.learners)
     note(job=taken.job_id, attempt=taken.attempt)
     if taken.answer.heartbeat is not None:
         TUNNELS.of(context).prolong(token.sha256, taken.rank)

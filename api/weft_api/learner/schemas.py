@@ -371,6 +371,12 @@ class ReportAnswer(BaseModel):
     heartbeat: HeartbeatAnswer | None = Field(
         default=None, description="The answer to the report's heartbeat; null if the report has none."
     )
+    pause: float = Field(
+        default=0,
+        ge=0,
+        description="Seconds that the learner should wait before its next report, unless its program has ended. More "
+        "than 0 while the server is busy.",
+    )
     refused: dict[Literal["heartbeat", "logs", "metrics"], ProblemBody] = Field(
         default_factory=dict,
         description="The parts that the server has not taken in, and why. It has taken in all others. `status` means "

@@ -128,7 +128,7 @@ def test_a_program_without_a_gang_is_where_it_is() -> None:
 def test_several_ranks_of_a_learner() -> None:
     def learner(*reports: tuple[int, Report]) -> Report:
         return Report(
-            processes=[one.processes[0].model_copy(update={"rank": rank, "world": 4}) for rank, one in reports]
+            processes=[report.processes[0].model_copy(update={"rank": rank, "world": 4}) for rank, report in reports]
         )
 
     gang: dict[int, Report | None] = {0: learner((0, WAIT), (1, READ)), 1: learner((2, WAIT))}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -17,7 +18,8 @@ from weft_trainer.service import reporter as reporter_module
 from weft_trainer.service.client import ApiClient
 from weft_trainer.service.heartbeat import Heartbeat
 from weft_trainer.service.reporter import Reporter
-from weft_trainer.service.spool import Batch
+from weft_trainer.service.shipper import Shipper
+from weft_trainer.service.spool import Batch, Spool
 from weft_trainer.service.vitals import Vitals
 
 _LOGS = """for i in 1 2 3; do
@@ -37,11 +39,16 @@ class _Api:
         self.reports: list[set[str]] = []
         self.alone: list[str] = []
         self.refused: dict[str, Any] = {}
+        self.pause = 0.0
 
     def report(self, heartbeat: Mapping[str, Any] | None, logs: Batch | None, metrics: Batch | None) -> dict[str, Any]:
         parts = {"heartbeat": heartbeat, "logs": logs, "metrics": metrics}
         self.reports.append({name for name, part in parts.items() if part is not None})
-        return {"heartbeat": {"stop": True, "grace_seconds": 7} if heartbeat else None, "refused": self.refused}
+        return {
+            "heartbeat": {"stop": True, "grace_seconds": 7} if heartbeat else None,
+            "refused": self.refused,
+            "pause": self.pause,
+        }
 
     def logs(self, batch: Batch, instance: str) -> None:
         self.alone.append("logs")
@@ -94,6 +101,24 @@ def test_what_a_report_does_not_bring_goes_alone() -> None:
     reporter.hurry()
     reporter.metrics(_RECORDS, "me")
     assert (api.reports[1:], api.alone[2:]) == ([{"metrics"}], [])
+
+
+def test_a_busy_api_gets_the_lines_of_several_seconds_at_once_and_the_last_ones_at_the_end(tmp_path: Path) -> None:
+    api, control = _Api(), Control()
+    reporter, heartbeat = _reporter(api, control)
+    api.pause = 7.5
+    spool = Spool(tmp_path / "spool", "me")
+    shipper = Shipper(spool, reporter.logs, control, lambda: reporter.pause, cast(Any, None), "test")
+    shipper.start()
+    spool.append([b'{"t": 1, "s": "first"}'])
+    shipper.ring()
+    while not heartbeat.pause:
+        time.sleep(0.001)
+    for line in (b'{"t": 2, "s": "second"}', b'{"t": 3, "s": "third"}'):
+        spool.append([line])
+        shipper.ring()
+    assert shipper.flush(60), "the end of the program ends the pause"
+    assert (api.reports, reporter.pause) == ([{"logs"}, {"logs"}], 7.5)
 
 
 @pytest.mark.parametrize("fault", [None, 404, 503], ids=["reports", "an older API", "reports fail"])

@@ -55,7 +55,9 @@ class LogShipper:
         self._spool = spool
         self._spec = spec
         self._mask = mask
-        self._shipper = Shipper(spool, reporter.logs, control, _LINGER, self._refused, "logs")
+        self._shipper = Shipper(
+            spool, reporter.logs, control, lambda: max(_LINGER, reporter.pause), self._refused, "logs"
+        )
         self._merged = _MergedLog(merged, spec.file_bytes)
         self._gate = Gate(spec)
         self._lock = threading.Lock()

@@ -17,7 +17,7 @@ from weft_trainer.service.spool import Spool
 
 _MOST_NAMES = 20_000
 _LINGER = 1.0
-"""Seconds between two batches. A metric that was not logged for a second shows at once."""
+"""Seconds between two batches, at least. A metric that was not logged for a second shows at once."""
 
 
 class MetricShipper:
@@ -42,7 +42,9 @@ class MetricShipper:
         self._say = say
         self._mask = mask
         self._limiter = Limiter(say)
-        self._shipper = Shipper(spool, reporter.metrics, control, _LINGER, self._refused, "metrics-sender")
+        self._shipper = Shipper(
+            spool, reporter.metrics, control, lambda: max(_LINGER, reporter.pause), self._refused, "metrics-sender"
+        )
         self._lock = threading.Lock()
         self._names: set[tuple[str, str]] = set()
         """Group and name of each metric that was written by a source that does not yield."""

@@ -54,6 +54,8 @@ class Heartbeat:
         self._system: dict[str, Any] = {}
         self._system_at = float("-inf")
         self._lock = threading.Lock()
+        self.pause = 0.0
+        """Seconds between two reports, if the API has asked for a pause: they bring the heartbeats meanwhile."""
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -102,8 +104,9 @@ class Heartbeat:
         while True:
             self._sent = sent = time.monotonic()
             asked = None
+            every = max(self._every, 2 * self.pause)
             try:
-                answer = self._api.heartbeat(self._read() or {}, self._every)
+                answer = self._api.heartbeat(self._read() or {}, every)
                 self.arrived(sent, answer)
                 asked = answer.get("tunnels")
             except Fenced:
@@ -114,5 +117,5 @@ class Heartbeat:
             if asked:
                 self._tunnels(asked)
             # Soon after a tunnel, to hear of the next one.
-            if self._stop.wait(_AGAIN if asked else max(0.0, sent + self._every - time.monotonic())):
+            if self._stop.wait(_AGAIN if asked else max(0.0, sent + every - time.monotonic())):
                 return

@@ -22,6 +22,8 @@ _LINES_EVERY."""
 _LINES_EVERY = 2.0
 _SMALL = 100
 """Records. A larger batch is worth a call, and more may wait behind it."""
+_LONGEST_PAUSE = 10.0
+"""Seconds; well below the silence after which the server doubts that a learner lives (``timings.silence``)."""
 
 
 @dataclass(eq=False)
@@ -46,6 +48,8 @@ class Reporter:
         self._hurries = False
         self._apart = False
         """An older API takes no reports."""
+        self.pause = 0.0
+        """Seconds between two reports, at least, for which the API has asked. It asks when it is busy."""
 
     def hurry(self) -> None:
         """Let nothing wait for company any more."""
@@ -61,9 +65,9 @@ class Reporter:
 
     def metrics(self, batch: Batch, instance: str) -> None:
         """As ``ApiClient.metrics``."""
-        lines_flow = time.monotonic() - self._lines_at < _LINES_EVERY
+        lines_flow = time.monotonic() - self._lines_at < max(_LINES_EVERY, 2 * self.pause)
         waits = lines_flow and len(batch.lines) < _SMALL
-        if not self._arrives("metrics", batch, instance, patience=_COMPANY if waits else 0.0):
+        if not self._arrives("metrics", batch, instance, patience=max(_COMPANY, self.pause) if waits else 0.0):
             self._api.metrics(batch, instance)
 
     def _arrives(self, name: Literal["logs", "metrics"], batch: Batch, instance: str, patience: float) -> bool:
@@ -96,6 +100,7 @@ class Reporter:
             if answer.get("heartbeat"):
                 self._heartbeat.arrived(begun, answer["heartbeat"])
             refused = answer["refused"].keys()
+            self.pause = self._heartbeat.pause = min(float(answer.get("pause") or 0.0), _LONGEST_PAUSE)
         except ApiError as error:
             self._apart = error.status == 404
         except TrainerError:

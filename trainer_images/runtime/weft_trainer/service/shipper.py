@@ -22,12 +22,18 @@ class Shipper:
     """One batch is on its way at a time; the sequence numbers have no gaps.
 
     Args:
-        linger: seconds between two batches, at least.
+        linger: seconds between two batches, at least; asked for each batch.
         refused: called when the API takes nothing more; nothing is sent from then on.
     """
 
     def __init__(
-        self, spool: Spool, send: Send, control: Control, linger: float, refused: Callable[[ApiError], None], name: str
+        self,
+        spool: Spool,
+        send: Send,
+        control: Control,
+        linger: Callable[[], float],
+        refused: Callable[[ApiError], None],
+        name: str,
     ) -> None:
         self._spool = spool
         self._send = send
@@ -58,7 +64,7 @@ class Shipper:
                 self._arrived.clear()
                 closing = self._closing.is_set()  # checked before the spool, so that all lines written by now get sent
                 if self._send_all():
-                    self._closing.wait(self._linger)
+                    self._closing.wait(self._linger())
                 elif closing:
                     return
                 else:
@@ -74,12 +80,11 @@ class Shipper:
         batch = self._spool.next_batch()
         if batch is None:
             return False
-        started = time.monotonic()
+        end = time.monotonic() + self._linger()
         while batch is not None:
             self._send(batch, self._spool.instance)
             self._spool.done()
-            late = time.monotonic() - started >= self._linger
-            if not late and len(batch.lines) < _SMALL and not self._closing.is_set():
+            if time.monotonic() < end and len(batch.lines) < _SMALL and not self._closing.is_set():
                 break
             batch = self._spool.next_batch()
         return True

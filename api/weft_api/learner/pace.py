@@ -1,0 +1,63 @@
+"""How often learners report: as often as they like, until the server has more reports than it can take in.
+
+A gang of a thousand learners with a line a second sends more reports than one process of the API can answer. They would
+wait for each other, and all other callers for them. A report with the lines of several seconds costs little more than
+a report with one line, so a busy server asks for pauses. The signal is how many reports are under way, and no time:
+on a slow machine, a few learners are never asked to pause.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from weft_api.context import Shared
+
+_MANY, _FEW = 16, 8
+"""Reports that are under way at a time, on average: too many, and so few that there is room for more."""
+_WINDOW = 0.5
+"""Seconds for one average."""
+_UP, _DOWN = 1.5, 0.9
+_LEAST = 0.0005
+"""Seconds a learner: a gang of a thousand pauses for half a second."""
+_LONGEST = 8.0
+"""Seconds. A learner counts as silent only after ``timings.silence``, which is 30."""
+
+
+class Pace:
+    """Used from the event loop only. Each attempt may send the same number of reports a second, so a large gang pauses
+    long before a small job does."""
+
+    def __init__(self) -> None:
+        self._under_way = 0
+        self._met: list[int] = []
+        """How many other reports each report of this window met."""
+        self._since = time.monotonic()
+        self._each = 0.0
+        """Seconds of pause for each learner of a gang."""
+
+    @contextmanager
+    def report(self) -> Iterator[None]:
+        """While a report is taken in."""
+        self._met.append(self._under_way)
+        self._under_way += 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+
+    def pause(self, learners: int) -> float:
+        """Seconds until the next report of each learner of a gang of ``learners``."""
+        now = time.monotonic()
+        if now - self._since >= _WINDOW and self._met:
+            met = sum(self._met) / len(self._met)
+            if met > _MANY:
+                self._each = min(max(self._each * _UP, _LEAST), _LONGEST)
+            elif met < _FEW:
+                self._each = self._each * _DOWN if self._each > _LEAST else 0.0
+            self._met, self._since = [], now
+        return round(min(learners * self._each, _LONGEST), 3)
+
+
+PACE: Shared[Pace] = Shared(lambda _: Pace())
