@@ -99,18 +99,22 @@ def _refuse_exposure(context: Context, session: Session) -> None:
         return
     rows = session.execute(select(EngineStatus.name, EngineStatus.capacity)).all()
     reported = {name: capacity for name, capacity in rows if capacity is not None}
-    for name, engine in sorted(context.settings.engines.items()):
-        if exposed := reported.get(name, {}).get("exposed", ""):
-            why = f"engine {name} does not keep jobs of different projects apart: {exposed}. If"
-        elif name not in reported and not engine.isolates_tenants:
-            why = (
-                f"engine {name} has not reported yet whether it keeps jobs of different projects apart. A worker "
-                "reports soon after it has started: try again then (`weft engines` shows it). Or, if"
-            )
-        else:
-            continue
-        advice = "create the project with allow_untrusted (`weft projects create --allow-untrusted`)"
-        raise Problem(CONFLICT, f"{why} all projects trust each other, {advice}")
+    engines = sorted(context.settings.engines)
+    exposed = [name for name in engines if reported.get(name, {}).get("exposed")]
+    unknown = [name for name in engines if name not in reported and not context.settings.engines[name].isolates_tenants]
+    if exposed:
+        why = (
+            f"engine {exposed[0]} does not keep jobs of different projects apart: {reported[exposed[0]]['exposed']}. If"
+        )
+    elif unknown:
+        why = (
+            f"engine {unknown[0]} has not reported yet whether it keeps jobs of different projects apart. A worker "
+            "reports soon after it has started: try again then (`weft engines` shows it). Or, if"
+        )
+    else:
+        return
+    advice = "create the project with allow_untrusted (`weft projects create --allow-untrusted`)"
+    raise Problem(CONFLICT, f"{why} all projects trust each other, {advice}")
 
 
 def delete_project(context: Context, who: Principal, name: str) -> None:
