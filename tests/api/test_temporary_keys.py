@@ -168,7 +168,8 @@ def test_keys_are_renewed_as_long_as_the_attempt_lasts(api: Api, ann: Person) ->
 
 def test_keys_end_with_their_attempt(api: Api, ann: Person) -> None:
     attempt, spec = started(api, ann)
-    ended, running = client(api, spec["store_keys"]), client(api, started(api, ann)[1]["store_keys"])
+    other_attempt, other_spec = started(api, ann)
+    ended, running = client(api, spec["store_keys"]), client(api, other_spec["store_keys"])
     digits, results = (space_of(ann.project_id) + container for container in ("digits", "results"))
     mine = f"{spec['results']['prefix']}/model.pt"
     EndedKeys(api.context.database, api.settings).end_due()
@@ -190,6 +191,10 @@ def test_keys_end_with_their_attempt(api: Api, ann: Person) -> None:
     assert get(ann, "digits", "set1/a") == f"{ann.name}'s set1/a"
     statements = json.loads(admin.get_bucket_policy(Bucket=digits)["Policy"])["Statement"]
     assert [statement["Sid"] for statement in statements] == ["of-others", "WeftEndedAttempts"]
+
+    api.end_attempt(other_attempt)
+    EndedKeys(api.context.database, api.settings).end_of_job(other_attempt.job_id)  # as before a job is deleted
+    refused(lambda: running.get_object(Bucket=digits, Key="set1/a"))
 
 
 def test_a_policy_names_the_last_of_many_attempts() -> None:

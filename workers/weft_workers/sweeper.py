@@ -263,7 +263,7 @@ def main() -> int:
     try:
         settings = read_settings()
         installation = wait_for_installation(settings)
-        context = open_context(settings, installation, connections=_THREADS + 14)
+        context = open_context(settings, installation, connections=_THREADS + 15)
     except BadSettings as error:
         print(f"weft sweeper: {error}", file=sys.stderr)
         return 2
