@@ -195,6 +195,10 @@ class KubernetesSettings(PlacementSettings):
     service_networks: list[Network] = Field(default_factory=list)
     """The networks of the cluster's services, such as ``10.96.0.0/12``. A wider network in ``egress`` does not open
     them."""
+    dns: list[Network] = Field(default_factory=list)
+    """The addresses of the cluster's DNS servers, such as ``10.96.0.10/32``, or ``169.254.20.10/32`` for a cache on the
+    nodes. Learners then reach port 53 there and at the pods ``k8s-app=kube-dns`` in ``kube-system``, and nowhere else.
+    Default: at every address."""
     autoscaling: list[NodePool] = Field(default_factory=list)
     """Nodes that the cluster's autoscaler can add."""
     timeout: float = 10.0

@@ -446,6 +446,14 @@ class Settings(BaseSettings):
         for name in values:
             if not _PROVIDER.fullmatch(name):
                 raise ValueError(f"expected names of lower-case letters, digits and hyphens: {name!r}")
+        names: dict[str, str] = {}
+        for name, provider in values.items():
+            # A person is known by the issuer, so the groups of one section would take away the roles of the other.
+            if (other := names.setdefault(provider.issuer.rstrip("/"), name)) != name:
+                raise ValueError(
+                    f"{other!r} and {name!r} have the same issuer {provider.issuer!r}: expected a different one for "
+                    "each provider; name all groups in one section"
+                )
         return values
 
     @model_validator(mode="after")

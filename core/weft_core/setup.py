@@ -139,6 +139,11 @@ def space_of(project_id: str) -> str:
     return f"weft-{project_id.partition('-')[2]}-"
 
 
+def learner_key_name(attempt_id: str) -> str:
+    """The name of a federated user in which the store issues the keys of an attempt's learners."""
+    return f"weft-{attempt_id}"
+
+
 def datastore_endpoint(settings: Settings) -> str:
     """The URL of the data store of the settings, as learners and users reach it."""
     return settings.datastore.endpoint or settings.s3.public_endpoint or settings.s3.endpoint

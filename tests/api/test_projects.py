@@ -11,7 +11,7 @@ from sqlalchemy import delete, func, select, update
 from tests.api.conftest import HELLO, PASSWORD, Api, Person, backup, code_of
 
 from weft_core.objects import mlflow_prefix
-from weft_core.store.models import Project, QueueChange, User
+from weft_core.store.models import EngineStatus, Project, QueueChange, User
 
 
 @pytest.fixture
@@ -137,14 +137,40 @@ def test_members_are_the_owners_affair_and_one_owner_stays(api: Api, root: Perso
     assert again.delete(f"{members}/{ann.name}").status_code == 204, "everyone may leave"
 
 
+@pytest.mark.parametrize(
+    ("capacity", "expected"),
+    [
+        (None, "engine local has not reported yet"),
+        ({"exposed": "its setting isolation is none"}, "apart: its setting isolation is none"),
+        ({"cpus": 1}, ""),
+    ],
+    ids=["not looked at", "exposed", "apart"],
+)
+def test_a_second_project_needs_an_engine_that_keeps_jobs_apart(
+    api: Api, root: Person, capacity: dict[str, Any] | None, expected: str
+) -> None:
+    with api.context.database.transaction() as session:
+        session.execute(delete(EngineStatus))
+        session.add(EngineStatus(name="local", type="local", capacity=capacity))
+    body = {"name": f"{root.project}-{len(expected)}"}
+    answer = root.http.post("/api/v1/projects", json=body)
+    if expected:
+        assert refused(answer) == (409, "conflict")
+        assert expected in answer.json()["detail"]
+        answer = root.http.post("/api/v1/projects", json=body | {"allow_untrusted": True})
+    assert answer.status_code == 201, answer.text
+
+
 def test_a_project_is_deleted_when_it_is_empty(api: Api, root: Person, ann: Person) -> None:
     name = f"{ann.project}-new"
-    made = root.http.post("/api/v1/projects", json={"name": name, "owner": ann.name})
+    made = root.http.post("/api/v1/projects", json={"name": name, "owner": ann.name, "allow_untrusted": True})
     assert made.status_code == 201, made.text
     shown = {"name": name, "role": None, "members": 1, "jobs": 0, "jobs_estimated": False, "created_at": ""}
     assert made.json() | {"created_at": ""} == shown
     assert refused(root.http.post("/api/v1/projects", json={"name": name})) == (409, "already_exists")
-    assert refused(root.http.post("/api/v1/projects", json={"name": f"{name}2", "owner": "?"})) == (
+    assert refused(
+        root.http.post("/api/v1/projects", json={"name": f"{name}2", "owner": "?", "allow_untrusted": True})
+    ) == (
         400,
         "invalid_request",
     )

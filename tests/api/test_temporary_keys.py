@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from weft_api.storage import temporary_keys
 from weft_core.settings import Settings
 from weft_core.setup import share_datastore, space_of
 from weft_core.store.models import Project
+from weft_workers.ended_keys import EndedKeys, deny
 
 MANIFEST = """
 name: keys
@@ -162,6 +164,47 @@ def test_keys_are_renewed_as_long_as_the_attempt_lasts(api: Api, ann: Person) ->
     assert (answer.status_code, code_of(answer)) == (410, "stale_attempt"), "it has no start grant"
     api.end_attempt(attempt)
     assert first.post("store-keys").status_code == 410
+
+
+def test_keys_end_with_their_attempt(api: Api, ann: Person) -> None:
+    attempt, spec = started(api, ann)
+    other_attempt, other_spec = started(api, ann)
+    ended, running = client(api, spec["store_keys"]), client(api, other_spec["store_keys"])
+    digits, results = (space_of(ann.project_id) + container for container in ("digits", "results"))
+    mine = f"{spec['results']['prefix']}/model.pt"
+    EndedKeys(api.context.database, api.settings).end_due()
+    ended.put_object(Bucket=results, Key=mine, Body=b"model")
+    store = api.settings.datastore
+    admin = client(api, {"access_key": store.access_key, "secret_key": store.secret_key.get_secret_value()})
+    other = {"Sid": "of-others", "Effect": "Deny", "Principal": "*", "Action": "s3:GetObject"}
+    policy = {"Version": "2012-10-17", "Statement": [other | {"Resource": f"arn:aws:s3:::{digits}/never"}]}
+    admin.put_bucket_policy(Bucket=digits, Policy=json.dumps(policy))
+
+    api.end_attempt(attempt)
+    for _ in range(2):  # the second worker, or the same after a restart, finds it done
+        EndedKeys(api.context.database, api.settings).end_due()
+    refused(lambda: ended.get_object(Bucket=digits, Key="set1/a"))
+    refused(lambda: ended.list_objects_v2(Bucket=digits, Prefix="set1/"))
+    refused(lambda: ended.get_object(Bucket=results, Key=mine))
+    refused(lambda: ended.put_object(Bucket=results, Key=mine, Body=b"poison"))
+    assert running.get_object(Bucket=digits, Key="set1/a"), "keys of other attempts stay"
+    assert get(ann, "digits", "set1/a") == f"{ann.name}'s set1/a"
+    statements = json.loads(admin.get_bucket_policy(Bucket=digits)["Policy"])["Statement"]
+    assert [statement["Sid"] for statement in statements] == ["of-others", "WeftEndedAttempts"]
+
+    api.end_attempt(other_attempt)
+    EndedKeys(api.context.database, api.settings).end_of_job(other_attempt.job_id)  # as before a job is deleted
+    refused(lambda: running.get_object(Bucket=digits, Key="set1/a"))
+
+
+def test_a_policy_names_the_last_of_many_attempts() -> None:
+    first = deny({"Version": "2012-10-17", "Statement": []}, "bucket", {"weft-att-000"})
+    assert first is not None
+    assert deny(first, "bucket", {"weft-att-000"}) is None
+    full = deny(first, "bucket", {f"weft-att-{number:016}" for number in range(1000)})
+    assert full is not None
+    assert len(json.dumps(full)) < 20 * 1024
+    assert 'weft-att-000"' not in json.dumps(full)
 
 
 def test_keys_are_issued_once_for_a_gang_and_anew_when_they_are_no_longer_fresh(

@@ -47,7 +47,7 @@ def test_an_administrator_makes_a_project_with_members_and_a_quota(api: Api, roo
         return ran.stdout
 
     done("users", "create", "grace", "--email", "grace@example.org", stdin="first password\n")
-    done("projects", "create", "compilers", "--owner", "grace")
+    done("projects", "create", "compilers", "--owner", "grace", "--allow-untrusted")
     done("users", "create", "robot", "--no-password")
     done("projects", "add", "compilers", "robot", "--role", "viewer")
     listed = done("projects", "members", "compilers")

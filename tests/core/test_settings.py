@@ -176,6 +176,11 @@ def test_the_environment_wins_over_the_file_key_by_key(write: Write, monkeypatch
             '[engines.r]\ntype = "ray"\n[[engines.r.autoscaling]]\nmax = 1\ncpus = 1\nmemory = 3\ngpu = 1',
             "engines.r.autoscaling.0.gpu: no such key: did you mean 'gpus'?",
         ),
+        (
+            '[oidc.a]\nissuer = "https://h/x"\nclient_id = "c"\n[oidc.b]\nissuer = "https://h/x/"\nclient_id = "d"',
+            "oidc: 'a' and 'b' have the same issuer 'https://h/x/': expected a different one for each provider; name "
+            "all groups in one section",
+        ),
         ("[profiles.big]\ncpu = 3", "profiles.big.cpu: no such key: did you mean 'cpus'?"),
         (
             '[profiles.big]\ntolerations = [{value = "x"}]',

@@ -40,6 +40,7 @@ from weft_workers.audit_export import AuditExporter
 from weft_workers.context import Context
 from weft_workers.delivering import Deliverer
 from weft_workers.duties import OtherDuties, QueueDuties, find_other_duties, find_queue_duties
+from weft_workers.ended_keys import EndedKeys
 from weft_workers.following import follow
 from weft_workers.housekeeping import Housekeeping
 from weft_workers.process import BadSettings, open_context, read_settings, wait_for_installation
@@ -64,6 +65,7 @@ _RETENTION_EVERY = 60.0
 _ARCHIVE_EVERY = 5.0
 _LAST_TRIES = 2.0  # seconds for the deliveries that are under way at the end
 _EXPORT_EVERY = 5.0
+_KEYS_EVERY = 2.0
 _SHORTEST = 0.1  # seconds between two sweeps
 _ENDINGS = 0.2  # seconds between two observations of runs that are ending
 
@@ -109,6 +111,8 @@ class Sweeper:
         self._start(self._repeat, _TIDY_EVERY, house.tidy)
         self._start(self._repeat, _RETENTION_EVERY, Retention(context).remove_due)
         self._start(self._repeat, _ARCHIVE_EVERY, Archiver(context).archive_due)
+        if EndedKeys.wanted(context.settings):
+            self._start(self._repeat, _KEYS_EVERY, EndedKeys(context.database, context.settings).end_due)
         if context.settings.audit.export:
             self._start(self._repeat, _EXPORT_EVERY, AuditExporter(context).export_due)
         self._guarded(partial(wake_strangers, self._context))
@@ -259,7 +263,7 @@ def main() -> int:
     try:
         settings = read_settings()
         installation = wait_for_installation(settings)
-        context = open_context(settings, installation, connections=_THREADS + 14)
+        context = open_context(settings, installation, connections=_THREADS + 15)
     except BadSettings as error:
         print(f"weft sweeper: {error}", file=sys.stderr)
         return 2

@@ -89,6 +89,7 @@ def start(context: Context, token: AttemptToken, call: StartCall) -> LearnerSpec
             _trace_start(context, session, job, attempt, learner)
         _advance(learner, LearnerPhase.STARTED)
         _act(session, attempt)
+        attempt_id = attempt.id
         try:
             spec = SpecBuilder(context, Scope(session, attempt.project_id), job, attempt).build(call.rank)
         except (StoreGone, SecretsUnreadable) as error:
@@ -99,7 +100,7 @@ def start(context: Context, token: AttemptToken, call: StartCall) -> LearnerSpec
     context.wake.job(job.id)
     if spec is None:
         raise stale(f"the learner can't start: {failure}")
-    return spec.model_copy(update={"store_keys": TEMPORARY_KEYS.of(context).for_learner(spec)})
+    return spec.model_copy(update={"store_keys": TEMPORARY_KEYS.of(context).for_learner(spec, attempt_id)})
 
 
 def renew_store_keys(context: Context, token: AttemptToken, call: StoreKeysCall) -> StoreKeys:
@@ -112,11 +113,12 @@ def renew_store_keys(context: Context, token: AttemptToken, call: StoreKeysCall)
     with context.database.transaction() as session:
         job, attempt = fence(session, token, change=False)
         granted_learner(session, attempt, call.rank, call.instance)
+        attempt_id = attempt.id
         try:
             spec = SpecBuilder(context, Scope(session, attempt.project_id), job, attempt).build(call.rank)
         except (StoreGone, SecretsUnreadable) as error:
             raise Problem(CONFLICT, f"there are no keys any more: {error}") from error
-    keys = TEMPORARY_KEYS.of(context).for_learner(spec)
+    keys = TEMPORARY_KEYS.of(context).for_learner(spec, attempt_id)
     if keys is None:
         raise Problem(CONFLICT, "this learner's stores issue no temporary keys")
     return keys

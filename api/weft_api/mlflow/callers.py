@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 from fastapi.security import HTTPAuthorizationCredentials
 from sqlalchemy import func, or_, select, text
@@ -11,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from weft_api.access.attempts import stale
 from weft_api.access.auth import Principal, by_token, within_rate
+from weft_api.access.masks import MASKS, masked
 from weft_api.access.rates import RATES
 from weft_api.context import Context
 from weft_api.http.audited import acting
@@ -70,6 +72,14 @@ def read_token(context: Context, bearer: HTTPAuthorizationCredentials | None) ->
     token = LearnerToken(hash_token(secret), int(rank))
     RATES.of(context).check_learner(token.sha256)
     return token
+
+
+def said(context: Context, token: LearnerToken | object, value: Any) -> Any:
+    """The JSON value of a call: if a learner sends it, with the job's secrets masked.
+
+    Call it outside of a transaction: the first call of an attempt begins one.
+    """
+    return masked(value, MASKS.of(context).of_attempt(token.sha256)) if isinstance(token, LearnerToken) else value
 
 
 def user_of(context: Context, plain: str) -> Principal:

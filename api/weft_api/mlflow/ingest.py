@@ -30,6 +30,7 @@ from weft_api.mlflow.callers import (
     over,
     read_token,
     require_editor,
+    said,
     user_of,
 )
 from weft_api.mlflow.calls import Call
@@ -106,7 +107,7 @@ def take_in(context: Context, token: LearnerToken | str, bodies: Sequence[bytes]
     logged: dict[int, Logged] = {}
     for number, body in enumerate(bodies):
         try:
-            logged[number] = _read(body)
+            logged[number] = _read(context, token, body)
         except Problem as error:
             outcomes[number] = error
     if logged:
@@ -115,10 +116,10 @@ def take_in(context: Context, token: LearnerToken | str, bodies: Sequence[bytes]
     return [outcomes[number] for number in range(len(bodies))]
 
 
-def _read(body: bytes) -> Logged:
+def _read(context: Context, token: LearnerToken | str, body: bytes) -> Logged:
     head, _, rest = body.partition(b"\n")
     single, rank = head.split()
-    given = Arguments(storable(parse_json(rest)))
+    given = Arguments(said(context, token, storable(parse_json(rest))))
     if single == b"1":
         return Logged(given.run_id(), [metric_of(given)], [], {}, int(rank))
     metrics = [metric_of(of) for of in given.items("metrics", MOST_METRICS)]

@@ -21,7 +21,16 @@ from weft_api.http.problems import NOT_SUPPORTED, Problem
 from weft_api.http.spool import Spooled, spool_body
 from weft_api.metrics.series import snapshot
 from weft_api.mlflow import artifacts, experiment_calls, history, model_calls, run_calls, search
-from weft_api.mlflow.callers import Caller, LearnerToken, caller_of, find_learner, read_token, require_editor, user_of
+from weft_api.mlflow.callers import (
+    Caller,
+    LearnerToken,
+    caller_of,
+    find_learner,
+    read_token,
+    require_editor,
+    said,
+    user_of,
+)
 from weft_api.mlflow.calls import Call
 from weft_api.mlflow.ingest import accept
 from weft_api.mlflow.values import Arguments, storable
@@ -84,7 +93,7 @@ _ENDPOINTS: dict[tuple[str, str], Endpoint] = {
 SUPPORTED = "experiments, runs, metrics/get-history, artifacts and logged-models"
 
 
-async def _arguments(request: Request) -> Arguments:
+async def _body(request: Request) -> Any:
     if request.method == "GET":
         query = request.query_params
         data: Any = {name: query.getlist(name) if name in _LISTS else query[name] for name in query}
@@ -93,7 +102,7 @@ async def _arguments(request: Request) -> Arguments:
         data = parse_json(body) if body else {}
     if isinstance(data, dict):
         data |= request.path_params
-    return Arguments(storable(data))
+    return storable(data)
 
 
 def _known(context: Context, bearer: Bearer) -> LearnerToken | Caller:
@@ -111,10 +120,9 @@ def _call(context: Context, session: Session, known: LearnerToken | Caller, give
 
 
 def _serve(method: str, path: str, endpoint: Endpoint) -> None:
-    def handle(
-        given: Annotated[Arguments, Depends(_arguments)], turn: TakesTurn, context: Ctx, bearer: Bearer
-    ) -> JSONResponse:
+    def handle(body: Annotated[Any, Depends(_body)], turn: TakesTurn, context: Ctx, bearer: Bearer) -> JSONResponse:
         known = _known(context, bearer)
+        given = Arguments(said(context, known, body))
         for name, kind in _OBJECTS.items():
             if endpoint.writes and (object_id := given.text_or_none(name)):
                 about(kind, object_id)
@@ -166,14 +174,16 @@ def _folder(context: Context, known: LearnerToken | Caller, address: str, *, wri
 
 
 @router.get(f"{_PREFIX}/artifacts/list")
-def list_artifacts(given: Annotated[Arguments, Depends(_arguments)], context: Ctx, bearer: Bearer) -> JSONResponse:
+def list_artifacts(body: Annotated[Any, Depends(_body)], context: Ctx, bearer: Bearer) -> JSONResponse:
+    given = Arguments(body)
     run_id = given.run_id()
     folder = _folder(context, _known(context, bearer), f"{run_id}/{given.text_or_none('path', 1000) or ''}")
     return JSONResponse(artifacts.list_of_run(folder, run_id))
 
 
 @router.get(f"{_PREFIX}/logged-models/{{model_id}}/artifacts/directories")
-def list_of_model(given: Annotated[Arguments, Depends(_arguments)], context: Ctx, bearer: Bearer) -> JSONResponse:
+def list_of_model(body: Annotated[Any, Depends(_body)], context: Ctx, bearer: Bearer) -> JSONResponse:
+    given = Arguments(body)
     known = _known(context, bearer)
     with context.database.transaction() as session:
         call = _call(context, session, known, given, writes=False)
@@ -184,7 +194,8 @@ def list_of_model(given: Annotated[Arguments, Depends(_arguments)], context: Ctx
 
 
 @router.get(_FILES)
-def list_files(given: Annotated[Arguments, Depends(_arguments)], context: Ctx, bearer: Bearer) -> JSONResponse:
+def list_files(body: Annotated[Any, Depends(_body)], context: Ctx, bearer: Bearer) -> JSONResponse:
+    given = Arguments(body)
     folder = _folder(context, _known(context, bearer), given.text("path", 1000))
     return JSONResponse({"files": artifacts.entries(folder)})
 

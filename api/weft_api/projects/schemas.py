@@ -48,7 +48,7 @@ class NewProject(BaseModel):
     allow_untrusted: bool = Field(
         default=False,
         description="Whether to create the project although an engine does not keep jobs of different projects apart "
-        "(its `exposed` says why).",
+        "(its `exposed` says why), or no worker has looked at the engine yet.",
     )
 
 

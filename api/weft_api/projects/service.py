@@ -95,16 +95,26 @@ def create_project(context: Context, who: Principal, body: NewProject, once: Onc
 
 def _refuse_exposure(context: Context, session: Session) -> None:
     """Raises Problem conflict: there is another project, and its jobs could reach those of a new project."""
-    exposed = EngineStatus.capacity["exposed"].astext
-    query = select(EngineStatus.name, exposed).where(exposed != "", EngineStatus.name.in_(context.settings.engines))
-    found = session.execute(query.order_by(EngineStatus.name)).all()
-    if found and session.scalars(select(Project.id).limit(1)).first():
-        raise Problem(
-            CONFLICT,
-            f"engine {found[0][0]} does not keep jobs of different projects apart: {found[0][1]}. "
-            "If all projects trust each other, create the project with allow_untrusted "
-            "(`weft projects create --allow-untrusted`)",
+    if not session.scalars(select(Project.id).limit(1)).first():
+        return
+    rows = session.execute(select(EngineStatus.name, EngineStatus.capacity)).all()
+    reported = {name: capacity for name, capacity in rows if capacity is not None}
+    engines = sorted(context.settings.engines)
+    exposed = [name for name in engines if reported.get(name, {}).get("exposed")]
+    unknown = [name for name in engines if name not in reported and not context.settings.engines[name].isolates_tenants]
+    if exposed:
+        why = (
+            f"engine {exposed[0]} does not keep jobs of different projects apart: {reported[exposed[0]]['exposed']}. If"
         )
+    elif unknown:
+        why = (
+            f"engine {unknown[0]} has not reported yet whether it keeps jobs of different projects apart. A worker "
+            "reports soon after it has started: try again then (`weft engines` shows it). Or, if"
+        )
+    else:
+        return
+    advice = "create the project with allow_untrusted (`weft projects create --allow-untrusted`)"
+    raise Problem(CONFLICT, f"{why} all projects trust each other, {advice}")
 
 
 def delete_project(context: Context, who: Principal, name: str) -> None:

@@ -23,11 +23,12 @@ from weft_core import aws
 from weft_core.launch import LearnerSpec, S3Location, StoreKeys
 from weft_core.objects import store_errors
 from weft_core.settings import Settings
-from weft_core.setup import SPACES
+from weft_core.setup import SPACES, learner_key_name
 
 LEARNER_SECONDS = 900
-"""How long a learner's keys are valid: the shortest time that STS allows. No store can take them back, as SeaweedFS and
-AWS keep no list of them. The learner's agent renews them long before they end, as long as the attempt lasts."""
+"""How long a learner's keys are valid: the shortest time that STS allows. The learner's agent renews them long before
+they end, as long as the attempt lasts. When it is over, the workers close the buckets to them
+(``weft_workers.ended_keys``)."""
 _PROJECT_SECONDS = 12 * 3600
 """URLs that the API signs end with the keys at the latest."""
 _ROLE_SECONDS = 3600
@@ -52,37 +53,39 @@ class TemporaryKeys:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._lock = threading.Lock()
-        self._issued: dict[str, _Issued] = {}
+        self._issued: dict[tuple[str, str], _Issued] = {}
+        """By the name that they are issued in, and by policy."""
         self._client: Any = None
 
-    def for_learner(self, spec: LearnerSpec) -> StoreKeys | None:
+    def for_learner(self, spec: LearnerSpec, attempt_id: str) -> StoreKeys | None:
         """Keys for the locations of ``spec`` that need them; None: there is no such location."""
         policy = learner_policy(spec)
-        return self._get(policy, LEARNER_SECONDS) if policy else None
+        return self._get(learner_key_name(attempt_id), policy, LEARNER_SECONDS) if policy else None
 
     def open(self, location: S3Location) -> S3Location:
         """``location`` with keys for all buckets of its project, for the API's own requests."""
         if not location.temporary:
             return location
-        keys = self._get(project_policy(location.space, self._settings.s3.bucket), _PROJECT_SECONDS)
+        policy = project_policy(location.space, self._settings.s3.bucket)
+        name = f"weft-{hashlib.sha256(policy.encode()).hexdigest()[:16]}"
+        keys = self._get(name, policy, _PROJECT_SECONDS)
         given = {"access_key": keys.access_key, "secret_key": keys.secret_key, "session_token": keys.session_token}
         return location.model_copy(update={"temporary": False, **given})
 
-    def _get(self, policy: str, seconds: int) -> StoreKeys:
+    def _get(self, name: str, policy: str, seconds: int) -> StoreKeys:
         with self._lock:
             now = time.monotonic()
-            issued = self._issued.get(policy)
+            issued = self._issued.get((name, policy))
             if issued is None or issued.fresh_until < now:
-                issued = self._issue(policy, seconds)
+                issued = self._issue(name, policy, seconds)
                 self._issued = {known: kept for known, kept in self._issued.items() if kept.fresh_until > now}
-                self._issued[policy] = issued
+                self._issued[name, policy] = issued
             return issued.keys.model_copy(update={"seconds": issued.ends - now})
 
-    def _issue(self, policy: str, seconds: int) -> _Issued:
+    def _issue(self, name: str, policy: str, seconds: int) -> _Issued:
         wanted = self._settings.datastore
         if self._client is None:
             self._client = _make_client(self._settings)
-        name = f"weft-{hashlib.sha256(policy.encode()).hexdigest()[:16]}"  # in the store's own log
         with store_errors(wanted.sts_endpoint or wanted.endpoint or self._settings.s3.endpoint, "temporary keys"):
             if wanted.role:
                 answer = self._client.assume_role(

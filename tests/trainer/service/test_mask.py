@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import random
-from typing import Any
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, TextIO, cast
 from urllib.parse import quote, quote_plus
 
 import pytest
 from tests.trainer.agents import Launch
 from tests.trainer.conftest import Bucket, StartApi
 
+from weft_trainer.control import Control
 from weft_trainer.metrics.records import Record, masked
-from weft_trainer.service.mask import Mask
+from weft_trainer.service.client import ApiClient
+from weft_trainer.service.mask import Mask, MaskedStream
 
 _SECRET = "pä/s?w+rd&\"1'\\"
 _PRINT_IT = """
@@ -79,6 +84,44 @@ def test_a_program_that_prints_its_secrets(start_api: StartApi, launch: Launch, 
     assert values["note"] == "***"
     header = base64.b64decode(by_name["header"].replace("***", ""), validate=False)
     assert _SECRET.encode()[:4] not in header
+
+
+def test_texts_that_the_agent_sends() -> None:
+    sent: list[bytes] = []
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            sent.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        api = ApiClient(f"http://127.0.0.1:{server.server_port}", "token", 0, "me", Control())
+        api.mask.learn([_SECRET, "beef"])  # short: it may be a part of a digest, which stays
+        api.phase("PROCESSING", _SECRET, {"data": {"sha256": "beef"}})
+        api.keep(1, _SECRET, [_SECRET], 1)
+        api.round(0, state="broken", round=1, reason=_SECRET, last_lines=[_SECRET])
+        api.stacks("now", {"threads": [{"frame": _SECRET}]})
+        api.profile("20260131-081500-4f2a", _SECRET)
+        lost = {"reason": _SECRET, "listed": [{"path": _SECRET}]}
+        api.exit(1, _SECRET, [_SECRET], 10, {"outputs": {"sha256": "beef"}, "leftovers": {"lost": [lost]}})
+        server.shutdown()
+    texts = [json.dumps(json.loads(body), ensure_ascii=False) for body in sent]
+    assert [text.count("***") for text in texts] == [1, 2, 2, 1, 1, 4]
+    assert [text.count("beef") for text in texts] == [1, 0, 0, 0, 0, 1]
+    assert not [text for text in texts if json.dumps(_SECRET, ensure_ascii=False) in text]
+
+
+def test_the_agents_own_output() -> None:
+    written = io.StringIO()
+    print("failed with", _SECRET, file=cast(TextIO, MaskedStream(written, Mask([_SECRET]))), flush=True)
+    assert written.getvalue() == "failed with ***\n"
 
 
 @pytest.mark.parametrize("length", range(8, 24))

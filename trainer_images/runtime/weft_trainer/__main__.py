@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import traceback
+from typing import TextIO, cast
 
 from weft_trainer.agent import Agent
 from weft_trainer.config import Config, ConfigError
@@ -20,6 +21,7 @@ from weft_trainer.control import Control
 from weft_trainer.errors import Fenced, TrainerError, warn
 from weft_trainer.machine.prctl import hide_environment
 from weft_trainer.machine.watchdog import Watchdog
+from weft_trainer.service.mask import MaskedStream
 
 
 def main() -> int:
@@ -38,7 +40,10 @@ def main() -> int:
         return 2
     watchdog = Watchdog()
     try:
-        return Agent(config, control, watchdog).run()
+        agent = Agent(config, control, watchdog)
+        # Engines show the end of this output as the reason of a learner that has not reported its own.
+        sys.stderr = cast(TextIO, MaskedStream(sys.stderr, agent.mask))
+        return agent.run()
     except Fenced:
         return 0
     except TrainerError as error:

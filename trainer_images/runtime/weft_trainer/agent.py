@@ -22,6 +22,7 @@ from weft_trainer.phases.storing import store
 from weft_trainer.phases.training import train
 from weft_trainer.program.endings import STOPPED, Ending
 from weft_trainer.service.client import ApiClient
+from weft_trainer.service.mask import secrets_of
 from weft_trainer.service.shipper import send_leftover
 from weft_trainer.service.spool import BATCH_BYTES, METRIC_BATCH_BYTES, Spool, has_leftover
 from weft_trainer.spec import LearnerSpec, parse_spec
@@ -33,6 +34,7 @@ class Agent:
         self._control = control
         self._watchdog = watchdog
         self._api = ApiClient(config.api_url, config.token, config.rank, str(uuid.uuid4()), control)
+        self.mask = self._api.mask
 
     def run(self) -> int:
         """The agent's exit code. Raises: Fenced, TrainerError."""
@@ -65,6 +67,7 @@ class Agent:
             raise TrainerError(
                 f"the API's spec is for rank {spec.rank}, this learner was started as {self._config.rank}"
             )
+        self.mask.learn(secrets_of(spec, self._config.token))
         return spec
 
     def _stand_aside(self) -> int:

@@ -55,6 +55,7 @@ from weft_core.store.registry import keeps_results
 from weft_core.store.rules import act_on_firings, note_firing
 from weft_core.tracing import Attribute
 from weft_workers.context import Context
+from weft_workers.ended_keys import EndedKeys
 from weft_workers.lease import Lease, renew, take
 from weft_workers.reconcile.ending import close, settle
 from weft_workers.reconcile.grow import grow
@@ -136,6 +137,11 @@ def _purge(context: Context, lease: Lease, view: View) -> float | None:
     except StoreError as error:
         if error.kind != "no_container":
             return trouble(context, lease, f"can't delete the job's files: {error}")
+    if EndedKeys.wanted(context.settings):
+        try:
+            EndedKeys(context.database, context.settings).end_of_job(view.job.id)
+        except StoreError as error:
+            return trouble(context, lease, f"can't end the keys of the job's learners: {error}")
     with context.database.transaction() as session:
         take(session, lease)
         session.execute(delete(Job).where(Job.id == view.job.id))

@@ -129,6 +129,19 @@ def test_dns_and_more_networks_are_reached() -> None:
     assert allowed([], "1.2.3.4", 1, ["0.0.0.0/0"])
 
 
+def test_dns_is_reached_where_the_settings_say() -> None:
+    rules = network.egress(OWN, [], [], [], dns=["10.96.0.10/32", "169.254.20.10/32"], lookup=lookup).rules
+    assert opens(rules, "10.96.0.10", 53)
+    assert opens(rules, "169.254.20.10", 53)
+    assert not opens(rules, "10.0.0.10", 53)
+    assert not opens(rules, "2001:db8::1", 53)
+    pods = {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+        "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+    }
+    assert [rule for rule in rules if pods in rule.get("to", []) and rule["ports"][0]["port"] == 53]
+
+
 def test_a_service_opens_its_namespace() -> None:
     rules = network.egress(OWN, ["http://s3.store.svc:9000"], [], [], lookup=lambda host: []).rules
     assert {"to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "store"}}}]} in rules

@@ -13,10 +13,9 @@ def keep(learner: Learner, ending: Ending) -> None:
     seconds, control = learner.spec.keep_seconds, learner.control
     if not seconds or not ending.exit_code or control.stop_requested:
         return
-    reason = learner.mask.text(ending.reason)
-    learner.log.say(f"weft: {reason}; this learner stays for {duration(seconds)} for a look inside")
+    learner.log.say(f"weft: {ending.reason}; this learner stays for {duration(seconds)} for a look inside")
     try:
-        learner.api.keep(ending.exit_code, reason, learner.log.last_lines, seconds)
+        learner.api.keep(ending.exit_code, ending.reason, learner.log.last_lines, seconds)
     except ApiError as error:
         learner.log.say(f"weft: it does not stay: {error}")
         return

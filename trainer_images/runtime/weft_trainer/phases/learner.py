@@ -32,7 +32,7 @@ from weft_trainer.results.leftovers import JobFolder
 from weft_trainer.service.client import ApiClient
 from weft_trainer.service.heartbeat import Heartbeat
 from weft_trainer.service.identity import keep_token
-from weft_trainer.service.mask import Mask, secrets_in, secrets_of
+from weft_trainer.service.mask import secrets_in
 from weft_trainer.service.reporter import Reporter
 from weft_trainer.service.spool import Spool
 from weft_trainer.service.vitals import Vitals
@@ -65,17 +65,16 @@ class Learner(Listener):
         self.control = control
         self.api = api
         self.folders = Folders.create(config, spec)
-        self.mask = Mask(secrets_of(spec, config.token))
         spec = self.spec = keep_keys(
-            spec, self.folders.streams, api.store_keys, lambda keys: self.mask.learn(secrets_in(keys))
+            spec, self.folders.streams, api.store_keys, lambda keys: api.mask.learn(secrets_in(keys))
         )
         if spec.parameters:
             self.folders.parameters.write_text(json.dumps(spec.parameters))
         if spec.identity is not None:
-            keep_token(spec.identity, self.folders.identity, api.identity_token, self.mask)
+            keep_token(spec.identity, self.folders.identity, api.identity_token, api.mask)
         self.merged_log = self.folders.agent / "training-log.txt"
         self.vitals = Vitals(self._wrote, self._dump_stacks, self._saved, self._look)
-        self.tunnels = Tunnels(api, watchdog, Profiles(api, spec.learner_id, self._new_profiler, self.mask))
+        self.tunnels = Tunnels(api, watchdog, Profiles(api, spec.learner_id, self._new_profiler))
         self.heartbeat = Heartbeat(api, control, spec.heartbeat_seconds, watchdog.own, self.vitals, self.tunnels.asked)
         reporter = Reporter(api, self.heartbeat)
         self.log = LogShipper(
@@ -85,7 +84,7 @@ class Learner(Listener):
             Spool(self.folders.agent / LOG_SPOOL, api.instance),
             self.merged_log,
             spec.log,
-            self.mask,
+            api.mask,
         )
         self.metrics = LearnerMetrics(
             config,
@@ -96,7 +95,7 @@ class Learner(Listener):
             control,
             watchdog,
             self.log.say,
-            self.mask,
+            api.mask,
             self.vitals.step,
         )
         self.checkpoints: Checkpoints | None = None if spec.elastic else self.new_checkpoints(spec)
@@ -217,14 +216,14 @@ class Learner(Listener):
         for text in snapshot.lines:
             self.log.say(text)
         with suppress(TrainerError, Fenced):  # an older API has no such call; the stacks are in the log
-            self.api.stacks(request, self.mask.within(snapshot.report))
+            self.api.stacks(request, snapshot.report)
 
     def _look(self, request: str) -> None:
         from weft_trainer.program.looks import look  # psutil takes 20 ms
 
         report = look(self._watchdog.own, self.folders.collectives, self.folders.model)
         with suppress(TrainerError, Fenced):
-            self.api.stacks(request, self.mask.within(report))
+            self.api.stacks(request, report)
 
 
 class _ProgramOutput:

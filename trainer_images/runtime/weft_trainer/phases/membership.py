@@ -74,7 +74,7 @@ class Membership:
                 round=self._number,
                 exit_code=ending.exit_code,
                 reason=ending.reason,
-                last_lines=list(last_lines),
+                last_lines=last_lines,
             )
 
     def watch(self, keep: Callable[[Round], None] | None = None) -> None:

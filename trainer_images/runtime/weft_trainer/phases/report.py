@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timezone
 from types import MappingProxyType
 from typing import Any
@@ -34,7 +33,6 @@ def report(learner: Learner, ending: Ending) -> int:
         raise Fenced
     learner.heartbeat.stop()
     told = {"outputs": learner.outputs, "leftovers": learner.leftovers}
-    ending = replace(ending, reason=learner.mask.text(ending.reason))
     _report_exit(learner.api, learner.spec.rank, ending, learner.log.last_lines, seconds, told)
     return ending.exit_code
 
@@ -68,7 +66,7 @@ def _write_file(api: ApiClient, rank: int, ending: Ending) -> None:
     document = {
         "rank": rank,
         "exit_code": ending.exit_code,
-        "reason": ending.reason[:_LONGEST_REASON],
+        "reason": api.mask.text(ending.reason)[:_LONGEST_REASON],
         "at": datetime.now(timezone.utc).isoformat(),
     }
     url = api.object_urls("exit", "put", [_KEY], deadline=_FILE_SECONDS)[_KEY]

@@ -14,6 +14,7 @@ from typing import Any
 from weft_trainer.control import Control
 from weft_trainer.errors import ApiAway, ApiError, Fenced
 from weft_trainer.http import Answer, Http, Unreachable, WebSocket
+from weft_trainer.service.mask import Mask
 from weft_trainer.service.spool import Batch
 from weft_trainer.spec import IdentityToken, Peer, StoreKeys, identity_token, store_keys
 
@@ -32,6 +33,9 @@ class ApiClient:
     """Every call is repeated, with growing pauses, for as long as the API is away (no connection, 5xx), or until its
     ``deadline`` (seconds from now). All calls are idempotent on the server's side, so a lost answer does no harm.
 
+    Texts of events, reasons and reports are masked. Batches of lines and metrics are masked before, on their way to
+    the spool.
+
     Thread-safe. Raises Fenced when the attempt is over, ApiError when the API refuses, ApiAway at the deadline.
     """
 
@@ -43,6 +47,8 @@ class ApiClient:
             self._headers["traceparent"] = place  # these calls belong to the trace of the job's start
         self._rank = rank
         self.instance = instance
+        self.mask = Mask([token])
+        """Masks the learner's secrets, as soon as it has them."""
         self._control = control
         self._http = Http()
 
@@ -63,9 +69,10 @@ class ApiClient:
         peers = [Peer(peer["rank"], peer["address"], tuple(peer["ports"])) for peer in answer["peers"]]
         return sorted(peers, key=lambda peer: peer.rank)
 
-    def round(self, wait: float, **standing: Any) -> dict[str, Any]:
+    def round(self, wait: float, reason: str = "", last_lines: Sequence[str] = (), **standing: Any) -> dict[str, Any]:
         """Take part in the rounds of an elastic job: see ``RoundCall`` of the API."""
-        answer: dict[str, Any] = self._post("round", {"wait": wait, **standing}, timeout=wait + 20)
+        said = self.mask.within({"reason": reason, "last_lines": list(last_lines)})
+        answer: dict[str, Any] = self._post("round", {"wait": wait, **said, **standing}, timeout=wait + 20)
         return answer
 
     def phase(
@@ -77,15 +84,15 @@ class ApiClient:
     ) -> None:
         """``inputs``: summaries of the manifest's inputs; ``checkpoint``: the checkpoint that the learner begins
         with."""
-        more = {"message": message, "inputs": inputs, "checkpoint": checkpoint}
+        more = {"message": self.mask.within(message), "inputs": inputs, "checkpoint": checkpoint}
         self._post("phase", {"phase": phase} | {name: value for name, value in more.items() if value})
 
     def keep(self, exit_code: int, reason: str, last_lines: Sequence[str], seconds: float) -> None:
         """Report that the command has failed, and that this learner stays for so long."""
         kept = {
             "exit_code": exit_code,
-            "reason": reason[:_LONGEST_REASON],
-            "last_lines": list(last_lines),
+            "reason": self.mask.text(reason)[:_LONGEST_REASON],
+            "last_lines": self.mask.within(list(last_lines)),
             "seconds": seconds,
         }
         self._post("phase", {"phase": "PROCESSING", "kept": kept})
@@ -131,11 +138,12 @@ class ApiClient:
 
     def stacks(self, request: str, report: Mapping[str, Any]) -> None:
         """Answer a heartbeat's request for stacks (``weft_core.hangs.report``)."""
-        self._post("stacks", {"request": request, "report": report}, deadline=_STACKS_SECONDS)
+        self._post("stacks", {"request": request, "report": self.mask.within(report)}, deadline=_STACKS_SECONDS)
 
     def profile(self, profile: str, text: str) -> None:
         """Have the job's history say how a profile goes."""
-        self._post("profile", {"profile": profile, "text": text[:_LONGEST_REASON]}, deadline=_PROFILE_SECONDS)
+        text = self.mask.text(text)[:_LONGEST_REASON]
+        self._post("profile", {"profile": profile, "text": text}, deadline=_PROFILE_SECONDS)
 
     def storing(self, exit_code: int) -> dict[str, Any]:
         answer: dict[str, Any] = self._post("storing", {"exit_code": exit_code})
@@ -196,8 +204,12 @@ class ApiClient:
         told: Mapping[str, Mapping[str, Any] | None] = MappingProxyType({}),
     ) -> None:
         """``told``: summaries of the results (``outputs``) and of the job's folder (``leftovers``)."""
-        body = {"exit_code": exit_code, "reason": reason[:_LONGEST_REASON], "last_lines": list(last_lines)}
-        self._post("exit", body | {name: value for name, value in told.items() if value}, deadline=deadline)
+        body = {"exit_code": exit_code, **self.mask.within({"reason": reason, "last_lines": list(last_lines)})}
+        body["reason"] = body["reason"][:_LONGEST_REASON]
+        summaries = {name: value for name, value in told.items() if value}
+        if "leftovers" in summaries:  # it names files
+            summaries["leftovers"] = self.mask.within(summaries["leftovers"])
+        self._post("exit", body | summaries, deadline=deadline)
 
     def _batch(
         self,

@@ -1,4 +1,4 @@
-"""Masks the secrets of a learner in its output: lines of its log, texts of its metrics, the reason of its end.
+"""Masks the secrets of a learner in all texts that leave it: its log, its metrics, its events and reports.
 
 The mask is for mistakes: a program that prints its environment, an HTTP header or a URL with a password. It does not
 stop a program that gives its secrets away on purpose, which may send them anywhere.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TextIO
 from urllib.parse import quote
 
 from weft_trainer.spec import LearnerSpec, StoreKeys
@@ -55,7 +55,7 @@ class Mask:
             return self.text(value)
         if isinstance(value, list):
             return [self.within(entry) for entry in value]
-        return {key: self.within(entry) for key, entry in value.items()} if isinstance(value, dict) else value
+        return {key: self.within(entry) for key, entry in value.items()} if isinstance(value, Mapping) else value
 
     def raw(self, raw: bytes) -> bytes:
         for form in self._bytes:
@@ -66,6 +66,20 @@ class Mask:
     def finds(self, text: str) -> bool:
         """Whether ``text`` has anything to mask. One search through many lines takes a fraction of many searches."""
         return any(form in text for form in self._forms)
+
+
+class MaskedStream:
+    """A text stream whose output is masked. Each piece that is written is masked by itself."""
+
+    def __init__(self, stream: TextIO, mask: Mask) -> None:
+        self._stream = stream
+        self._mask = mask
+
+    def write(self, text: str) -> int:
+        return self._stream.write(self._mask.text(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def secrets_of(spec: LearnerSpec, token: str) -> Iterator[str]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from weft_trainer.errors import Fenced, TrainerError
 from weft_trainer.http import Closed
 from weft_trainer.service.client import ApiClient
-from weft_trainer.service.mask import Mask
 from weft_trainer.stores.installation import InstallationStore
 from weft_trainer.stores.retry import PATIENCE, patiently
 from weft_trainer.tunnels.stream import Frame, Stream
@@ -36,11 +35,10 @@ class Profiles:
         profiler: makes the object that records.
     """
 
-    def __init__(self, api: ApiClient, learner: int, profiler: Callable[[], Profiler], mask: Mask) -> None:
+    def __init__(self, api: ApiClient, learner: int, profiler: Callable[[], Profiler]) -> None:
         self._api = api
         self._learner = learner
         self._profiler = profiler
-        self._mask = mask
         self._store = InstallationStore(api, "profiles")
         self._busy = threading.Lock()
 
@@ -94,7 +92,7 @@ class Profiles:
     def _tell(self, wanted: Wanted, text: str) -> None:
         """An event of the job."""
         with contextlib.suppress(TrainerError, Fenced):
-            self._api.profile(wanted.id, self._mask.text(text))
+            self._api.profile(wanted.id, text)
 
 
 def _answer_pings(stream: Stream) -> None:

@@ -85,6 +85,7 @@ def egress(
     nodes: Iterable[Json] = (),
     services: Iterable[str] = (),
     lookup: Resolve | None = None,
+    dns: Sequence[str] = (),
 ) -> Egress:
     """To the attempt's own learners, DNS, the hosts of URLs, and the administrator's list.
 
@@ -93,6 +94,7 @@ def egress(
         urls: URLs of the job's manifest.
         nodes: the cluster's, which no URL of a manifest opens, nor the pods on them.
         services: the networks of the cluster's services, which no URL of a manifest opens either.
+        dns: where the cluster's DNS answers, besides its usual pods; none: anywhere.
 
     Raises:
         EngineUnreachable: the host of a URL can't be found now.
@@ -104,7 +106,7 @@ def egress(
     ours |= {(entry.host, port) for entry in entries for port in entry.ports}
     ours |= {(entry.host, None) for entry in entries if not entry.ports}
     cluster = [*_networks(nodes), *(ipaddress.ip_network(each, strict=False) for each in services)]
-    rules = [{"to": [{"podSelector": own}]}, *_dns()]
+    rules = [{"to": [{"podSelector": own}]}, *_dns(dns)]
     for url in own_urls:
         rules += _to_url(url, lookup)
     opened = [_Listed.of(entry, cluster) for entry in entries if entry.cidr]
@@ -190,11 +192,16 @@ def _only(ports: Sequence[int]) -> Json:
     return {"ports": [port for number in ports for port in _ports(number, "TCP")]} if ports else {}
 
 
-def _dns() -> list[Json]:
-    # To anywhere: a cluster's DNS may be pods, a daemon on the node (link-local), or outside. OpenShift's listens
-    # on another port behind its service.
+def _dns(known: Sequence[str]) -> list[Json]:
+    # To anywhere, unless it is known: a cluster's DNS may be pods, a daemon on the node (link-local), or outside.
+    # OpenShift's listens on another port behind its service. Most networks see the pods behind a service's address.
+    pods = {
+        "namespaceSelector": {"matchLabels": {_NAMESPACE_LABEL: "kube-system"}},
+        "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+    }
+    places = {"to": [*({"ipBlock": {"cidr": cidr}} for cidr in known), pods]} if known else {}
     return [
-        {"ports": _ports(53, "UDP", "TCP")},
+        {**places, "ports": _ports(53, "UDP", "TCP")},
         {
             "to": [{"namespaceSelector": {"matchLabels": {_NAMESPACE_LABEL: "openshift-dns"}}}],
             "ports": _ports(5353, "UDP", "TCP"),

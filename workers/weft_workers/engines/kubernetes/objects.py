@@ -54,7 +54,9 @@ def egress(settings: KubernetesSettings, spec: LaunchSpec, nodes: Iterable[Json]
     Raises: EngineUnreachable, LaunchRefused: see :func:`network.egress`.
     """
     own_urls = (spec.api_url, *spec.own_endpoints)
-    return network.egress(_own(spec), own_urls, spec.endpoints, settings.egress, nodes, settings.service_networks)
+    return network.egress(
+        _own(spec), own_urls, spec.endpoints, settings.egress, nodes, settings.service_networks, dns=settings.dns
+    )
 
 
 def _own(spec: LaunchSpec) -> Json:
