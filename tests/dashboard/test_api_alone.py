@@ -117,9 +117,15 @@ def test_what_users_say_about_jobs_is_edited_where_it_stands(page: Page, api: Ap
     expect(page.get_by_role("link", name="stage=final")).to_be_visible()
     expect(page.get_by_role("link", name="sweep=lr")).to_have_count(0)
     page.get_by_role("button", name="Edit the notes").click()
-    page.get_by_role("textbox", name="Notes").fill("It <b>diverged</b>\nafter step 3")
+    page.get_by_role("textbox", name="Notes").fill(
+        "It <b>diverged</b>\n\n- **after** step 3\n- [why](javascript:alert(1))"
+    )
     page.get_by_role("textbox", name="Notes").press("Control+Enter")
-    expect(page.get_by_role("region", name="Notes")).to_contain_text("It <b>diverged</b>")
+    notes = page.get_by_role("region", name="Notes")
+    expect(notes.get_by_role("paragraph")).to_have_text("It <b>diverged</b>")
+    expect(notes.get_by_role("listitem")).to_have_text(["after step 3", "why"])
+    expect(notes.get_by_role("strong")).to_have_text("after")
+    expect(notes.get_by_role("link")).to_have_count(0)
     assert faults(page) == []
 
     page.goto("/?sort=name")

@@ -1,12 +1,10 @@
-import { lazy, Suspense, useEffect, useMemo, useState } from "react";
+import { useEffect, useMemo, useState } from "react";
 
 import { Code, languageOf } from "../../ui/highlight";
-import { Loading } from "../../ui/Loading";
+import { Markdown } from "../../ui/Markdown";
 import { isSheet } from "./csv";
 import { type Preview, pretty } from "./preview";
 import { SheetTable } from "./SheetTable";
-
-const Markdown = lazy(async () => ({ default: (await import("./Markdown")).Markdown }));
 
 interface Props {
   preview: Preview;
@@ -40,9 +38,9 @@ export function PreviewBody({ preview, name, image = noImage }: Props) {
       {text === "" ? (
         <p className="note">The file is empty.</p>
       ) : shown === "markdown" ? (
-        <Suspense fallback={<Loading />}>
+        <div className="card text-file">
           <Markdown text={text} image={image} />
-        </Suspense>
+        </div>
       ) : shown === "table" ? (
         <SheetTable text={text} cut={cut} />
       ) : (
