@@ -107,6 +107,11 @@ const metrics = createRoute({
   validateSearch: readChartSearch,
   component: lazyRouteComponent(code(() => import("./pages/job/MetricsTab")), "MetricsTab"),
 });
+const media = createRoute({
+  getParentRoute: () => job,
+  path: "/media",
+  component: lazyRouteComponent(code(() => import("./pages/media/MediaTab")), "MediaTab"),
+});
 const system = createRoute({
   getParentRoute: () => job,
   path: "/system",
@@ -255,6 +260,7 @@ const tree = root.addChildren([
       overview,
       logs,
       metrics,
+      media,
       system,
       profiles,
       files,

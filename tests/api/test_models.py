@@ -52,7 +52,7 @@ def test_a_job_that_names_a_model_becomes_its_versions(api: Api, ann: Person) ->
     version = get(ann, "/digits/versions/latest")
     assert (version["reference"], version["place"], version["parent"]) == ("digits@2", None, None)
     assert version["job_name"] == version["lineage"]["job"]["name"]
-    assert version["notes"] == version["lineage"]["manifest"].get("description", "")
+    assert version["description"] == version["lineage"]["manifest"].get("description", "")
     listed = get(ann, "/digits/versions")["versions"][0]
     assert {name: metric["last"] for name, metric in listed["metrics"].items()} == {
         name: metric["last"] for name, metric in version["lineage"]["metrics"].items()
@@ -137,6 +137,25 @@ def test_stages_move_and_their_history_is_kept(api: Api, ann: Person) -> None:
     viewer = api.person("viewer", ann.project_id)
     assert viewer.http.get("/api/v1/models/digits").status_code == 200
     assert viewer.http.put("/api/v1/models/digits/stages/x", json={"version": "1"}).status_code == 403
+
+
+def test_the_notes_of_a_version_can_be_changed(api: Api, ann: Person, bob: Person) -> None:
+    completed(api, ann)
+    completed(api, ann)
+
+    def patch(who: Person, version: str, body: Any) -> int:
+        return who.http.patch(f"/api/v1/models/digits/versions/{version}", json=body).status_code
+
+    assert ann.http.put("/api/v1/models/digits/stages/best", json={"version": "1"}).status_code == 200
+    answer = ann.http.patch("/api/v1/models/digits/versions/best", json={"notes": "**good**\nat night"})
+    assert (answer.status_code, answer.json()["version"], answer.json()["stages"]) == (200, 1, ["best"])
+    assert [row["notes"] for row in get(ann, "/digits/versions")["versions"]] == ["", "**good**\nat night"]
+    assert patch(ann, "1", {"notes": "a\0b"}) == patch(ann, "1", {}) == 400
+    assert patch(api.person("viewer", ann.project_id), "1", {"notes": ""}) == 403
+    assert patch(bob, "1", {"notes": ""}) == patch(ann, "7", {"notes": ""}) == 404
+    assert get(ann, "/digits/versions/1")["notes"] == "**good**\nat night"
+    assert patch(ann, "1", {"notes": ""}) == 200
+    assert get(ann, "/digits/versions/1")["notes"] == ""
 
 
 def test_another_projects_models_are_not_there(api: Api, ann: Person, bob: Person) -> None:

@@ -72,6 +72,8 @@ def test_from_a_job_to_a_stage_and_back(api: Api, ann: Person, real: Weft, job: 
     assert "packages      pillow 11.0.0 (the image has 12.0.0)" in real("models", "show", "digits@1").out
     child = completed(api, ann, "data_stores: [{model: digits@1, training_results: {model: digits}}]")
     assert "digits@production is version 2" in real("models", "promote", "digits@2", "production").err
+    assert "the notes of digits@2 are changed" in real("models", "note", "digits@production", "**best** yet").err
+    assert "notes         **best** yet" in real("models", "show", "digits@2").out
     rows = real("models", "list").out.splitlines()
     assert rows[1].split()[:6] == ["digits", "2", "2", "production", "→", "2"]
     shown = real("models", "show", "digits").out

@@ -9,7 +9,9 @@ from tests.api.conftest import Api, Person, api
 from tests.api.conftest import api_settings as settings_of_api
 from tests.dashboard.api_alone import ann, context
 from tests.dashboard.conftest import faults
+from tests.e2e.stack import REPOSITORY
 
+from weft_core.objects import results_prefix
 from weft_core.settings import OutgoingSettings, Settings
 from weft_core.store.models import Delivery
 
@@ -109,6 +111,22 @@ def test_a_notification_that_failed_is_sent_again(page: Page, api: Api, ann: Per
     assert "secret-path" not in page.content()
 
 
+def test_images_histograms_and_texts_are_shown_step_by_step(page: Page, api: Api, ann: Person) -> None:
+    job = ann.submit(_MANIFEST.format(n=1))["id"]
+    written = (REPOSITORY / "dashboard/tests/pages/media/torch.tfevents").read_bytes()
+    api.context.objects.put(f"{results_prefix(ann.project_id, job)}tb/events.out.tfevents.1", written)
+    page.goto(f"/jobs/{job}/media")
+    words = page.get_by_role("region", name="tb/words")
+    expect(words.get_by_role("paragraph")).to_have_text("step 10")
+    expect(words.get_by_role("strong")).to_have_text("step")
+    words.get_by_role("slider", name="Step of tb/words").fill("0")
+    expect(words.get_by_role("paragraph")).to_have_text("step 0")
+    expect(page.get_by_role("img", name="tb/weights at step 10")).to_be_visible()
+    image = page.get_by_role("img", name="tb/digits/sample at step 10")
+    assert image.evaluate("image => image.decode().then(() => image.naturalWidth)") == 4
+    assert faults(page) == []
+
+
 def test_what_users_say_about_jobs_is_edited_where_it_stands(page: Page, api: Api, ann: Person) -> None:
     jobs = [ann.submit(_MANIFEST.format(n=n))["id"] for n in (1, 2, 3)]
     page.goto(f"/jobs/{jobs[0]}")
@@ -117,9 +135,15 @@ def test_what_users_say_about_jobs_is_edited_where_it_stands(page: Page, api: Ap
     expect(page.get_by_role("link", name="stage=final")).to_be_visible()
     expect(page.get_by_role("link", name="sweep=lr")).to_have_count(0)
     page.get_by_role("button", name="Edit the notes").click()
-    page.get_by_role("textbox", name="Notes").fill("It <b>diverged</b>\nafter step 3")
+    page.get_by_role("textbox", name="Notes").fill(
+        "It <b>diverged</b>\n\n- **after** step 3\n- [why](javascript:alert(1))"
+    )
     page.get_by_role("textbox", name="Notes").press("Control+Enter")
-    expect(page.get_by_role("region", name="Notes")).to_contain_text("It <b>diverged</b>")
+    notes = page.get_by_role("region", name="Notes")
+    expect(notes.get_by_role("paragraph")).to_have_text("It <b>diverged</b>")
+    expect(notes.get_by_role("listitem")).to_have_text(["after step 3", "why"])
+    expect(notes.get_by_role("strong")).to_have_text("after")
+    expect(notes.get_by_role("link")).to_have_count(0)
     assert faults(page) == []
 
     page.goto("/?sort=name")

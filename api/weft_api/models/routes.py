@@ -24,6 +24,7 @@ from weft_api.http.problems import (
 from weft_api.models import service
 from weft_api.models.files import list_version, zip_version
 from weft_api.models.schemas import (
+    EditVersionBody,
     ModelDetail,
     ModelPage,
     ModelView,
@@ -125,6 +126,17 @@ def register(
 def get_version(name: Name, version: Version, context: Ctx, who: Viewer) -> VersionDetail:
     with context.database.transaction() as session:
         return service.show_version(who.scope(session), name, version)
+
+
+@router.patch(
+    "/{name}/versions/{version}",
+    summary="Change a version's notes",
+    responses=responses(NOT_FOUND),
+    openapi_extra=audited("models.edit_version", "model:{name}@{version}"),
+)
+def edit_version(name: Name, version: Version, body: EditVersionBody, context: Ctx, who: Editor) -> VersionView:
+    with context.database.transaction() as session:
+        return service.edit_version(who.scope(session), name, version, body.notes)
 
 
 @router.delete(

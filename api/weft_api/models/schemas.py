@@ -21,7 +21,8 @@ _VERSION: dict[str, Any] = {
     "place": "cos:models/mnist/job-4k9x2m7qd1ze/",
     "created_at": "2026-01-31T08:21:44Z",
     "job_name": "mnist-horovod",
-    "notes": "",
+    "description": "Two learners, batch 64",
+    "notes": "Best on the **night** images.",
     "metrics": {"accuracy": {"last": 0.984, "min": 0.11, "max": 0.986}},
 }
 _LINEAGE: dict[str, Any] = {
@@ -80,7 +81,7 @@ class VersionMetric(BaseModel):
 
 
 class VersionView(BaseModel):
-    """The results of a job, under a number. A version never changes."""
+    """The results of a job, under a number. Only the notes of a version change, and the stages that point at it."""
 
     model_config = _examples(_VERSION, title="ModelVersion")
 
@@ -99,7 +100,8 @@ class VersionView(BaseModel):
     )
     created_at: datetime
     job_name: str = Field(default="", description="The job's name at the time of the registration.")
-    notes: str = Field(default="", description="The job's description at that time.")
+    description: str = Field(default="", description="The job's description at that time.")
+    notes: str = Field(default="", description="What the project's users have written down about the version.")
     metrics: dict[str, VersionMetric] = Field(
         default={}, description="The job's metrics at that time: those of learner 1's training, the first 30 by name."
     )
@@ -160,6 +162,14 @@ class RegisterBody(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"job": "job-4k9x2m7qd1ze"}]})
 
     job: str = Field(min_length=1, max_length=100, description="The id of a COMPLETED job.")
+
+
+class EditVersionBody(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"notes": "Best on the night images."}]})
+
+    notes: Annotated[str, Field(max_length=100_000, pattern=r"^[^\x00]*$")] = Field(
+        description="What users want to remember about the version. The dashboard shows it as Markdown."
+    )
 
 
 class PromoteBody(BaseModel):

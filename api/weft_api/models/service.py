@@ -179,7 +179,8 @@ def _version_views(scope: Scope, model: Model, rows: Sequence[ModelVersion]) -> 
             place=_place(row),
             created_at=row.created_at,
             job_name=(row.lineage.get("job") or {}).get("name", ""),
-            notes=(row.lineage.get("manifest") or {}).get("description") or "",
+            description=(row.lineage.get("manifest") or {}).get("description") or "",
+            notes=row.notes,
             metrics=_metrics(row),
         )
         for row in rows
@@ -266,6 +267,14 @@ def _results(context: Context, scope: Scope, job: Job) -> VersionFiles:
 def _summary(context: Context, files: VersionFiles) -> dict[str, Any]:
     _, found = open_listing(context, files)
     return registry.summary((info.key.removeprefix(files.prefix), info.size) for info in found)
+
+
+def edit_version(scope: Scope, name: str, version: str, notes: str) -> VersionView:
+    """Replace the notes of a version. Raises Problem (not_found)."""
+    model, row = _find(scope, name, version, lock=True)
+    row.notes = notes
+    scope.session.flush()
+    return _version_views(scope, model, [row])[0]
 
 
 def promote(scope: Scope, who: Principal, name: str, stage: str, version: str | None) -> ModelView:

@@ -1,4 +1,4 @@
-"""``models list|show|download|promote|demote|register|delete``."""
+"""``models list|show|note|download|promote|demote|register|delete``."""
 
 from __future__ import annotations
 
@@ -146,6 +146,26 @@ def register(
         show_json(dict(version.raw))
     else:
         print(version.reference)
+
+
+@app.command("note")
+def note(
+    ctx: typer.Context,
+    model: VersionArgument,
+    text: Annotated[
+        str, typer.Argument(help="The notes, as Markdown; - reads them from standard input.", show_default=False)
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Replace the notes of a version, which its page and `weft models show` show.
+
+    An empty text removes the notes.
+    """
+    found = client_of(ctx).models.edit(model, notes=sys.stdin.read() if text == "-" else text)
+    if as_json:
+        show_json(dict(found.raw))
+    else:
+        say(f"[green]✓[/] the notes of {found.reference} are {'changed' if found.notes else 'removed'}")
 
 
 @app.command("promote")

@@ -37,8 +37,9 @@ class Model(ServerValue):
 @dataclass(frozen=True)
 class ModelVersion(ServerValue):
     """The results of one job as a version of a model. ``files`` holds ``files``, ``bytes`` and ``sha256`` of what was
-    registered, ``place`` where it is in a store of the user's own (None: the installation's). ``lineage`` and
-    ``children`` only from :meth:`Models.version`."""
+    registered, ``place`` where it is in a store of the user's own (None: the installation's).
+    ``description`` is what the job had at the time of the registration, ``notes`` what users have written down since.
+    ``lineage`` and ``children`` only from :meth:`Models.version`."""
 
     model: str
     version: int
@@ -49,6 +50,8 @@ class ModelVersion(ServerValue):
     files: Json = field(default_factory=dict)
     place: str | None = None
     created_at: datetime | None = None
+    description: str = ""
+    notes: str = ""
     lineage: Json = field(default_factory=dict)
     children: tuple[str, ...] = ()
 
@@ -69,6 +72,8 @@ class ModelVersion(ServerValue):
             files=data.get("files") or {},
             place=data.get("place"),
             created_at=parse_time(data.get("created_at")),
+            description=str(data.get("description") or ""),
+            notes=str(data.get("notes") or ""),
             lineage=data.get("lineage") or {},
             children=tuple(data.get("children") or ()),
             raw=data,

@@ -84,6 +84,19 @@ class Models:
         """
         return ModelVersion.from_json(self._transport.json("POST", _path(name, "versions"), json={"job": job_id}))
 
+    def edit(self, reference: str, *, notes: str) -> ModelVersion:
+        """Replace the notes of a version.
+
+        Args:
+            notes: Markdown for the users of the project.
+
+        Raises:
+            NotFound: there is no such version.
+        """
+        name, version = split_reference(reference)
+        answer = self._transport.json("PATCH", _path(name, "versions", version), json={"notes": notes})
+        return ModelVersion.from_json(answer)
+
     def promote(self, reference: str, stage: str) -> Model:
         """Move a stage to a version.
 

@@ -60,6 +60,8 @@ def version_panel(version: ModelVersion) -> RenderableType:
         ("registered", f"{times.moment(version.created_at)} by {version.user}"),
         ("job", f"{version.job}  {job.get('name', '')}"),
         ("run", f"{words.count(run.get('learners') or 1, 'learner')} on {run.get('engine', '')}{attempts}{took}"),
+        ("description", version.description),
+        ("notes", version.notes),
         ("parent", version.parent),
         ("children", ", ".join(version.children)),
         ("code", cells.repository(lineage.get("repo")) or _short(lineage.get("code_sha256"))),

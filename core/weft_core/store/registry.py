@@ -1,7 +1,7 @@
 """The registry of models: how a job's results become a version, and what a reference such as ``mnist@3`` means.
 
-Versions are immutable: they are added and deleted, never changed. Only stages (``mnist@production``) move, each
-move a row of its own. Everything here runs in the caller's transaction; the model's row is the lock.
+Versions are immutable: they are added and deleted, and only their notes change. Stages (``mnist@production``) move,
+each move a row of its own. Everything here runs in the caller's transaction; the model's row is the lock.
 """
 
 from __future__ import annotations

@@ -151,6 +151,7 @@ _BODIES: dict[str, dict[str, Any]] = {
     },
     "POST /api/v1/datastores/{name}/downloads": {"container": "abc", "key": "k"},
     "POST /api/v1/models/{name}/versions": {"job": "job-000000000000"},
+    "PATCH /api/v1/models/{name}/versions/{version}": {"notes": "x"},
     "PUT /api/v1/models/{name}/stages/{stage}": {"version": "1"},
     "PATCH /api/v1/users/{name}": {"disabled": True},
     "PATCH /api/v1/jobs/{job_id}": {"pinned": True},

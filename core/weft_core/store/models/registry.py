@@ -25,7 +25,7 @@ class Model(Base):
 
 
 class ModelVersion(Base):
-    """One job's results, as they were when it ended; never changed. ``container`` is none for results in the
+    """One job's results, as they were when it ended. Only ``notes`` changes. ``container`` is none for results in the
     installation's own store, where ``prefix`` is a whole key; else ``datastore`` or ``endpoint`` says where it is."""
 
     __tablename__ = "model_versions"
@@ -50,6 +50,7 @@ class ModelVersion(Base):
     prefix: Mapped[str]  # no slash at its ends
     files: Mapped[dict[str, Any] | None]  # {files, bytes, sha256} of the listing; none: nobody could list it then
     lineage: Mapped[dict[str, Any]]
+    notes: Mapped[str] = mapped_column(server_default="")  # what its users write down about it
     created_at: Mapped[datetime] = created()
 
 

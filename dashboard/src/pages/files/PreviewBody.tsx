@@ -1,12 +1,10 @@
-import { lazy, Suspense, useEffect, useMemo, useState } from "react";
+import { useEffect, useMemo, useState } from "react";
 
 import { Code, languageOf } from "../../ui/highlight";
-import { Loading } from "../../ui/Loading";
-import { isSheet } from "./csv";
+import { Markdown } from "../../ui/Markdown";
+import { isSheet, readSheet, readSplit, type Sheet } from "./csv";
 import { type Preview, pretty } from "./preview";
 import { SheetTable } from "./SheetTable";
-
-const Markdown = lazy(async () => ({ default: (await import("./Markdown")).Markdown }));
 
 interface Props {
   preview: Preview;
@@ -18,16 +16,27 @@ interface Props {
 const noImage = () => null;
 
 export function PreviewBody({ preview, name, image = noImage }: Props) {
-  const [source, setSource] = useState(false);
   if (preview.kind === "image") return <Picture blob={preview.blob} name={name} />;
   if (preview.kind === "none") return <p className="note">{preview.why}</p>;
-  const { text, cut } = preview;
+  return <TextBody {...preview} name={name} image={image} />;
+}
+
+interface TextProps {
+  text: string;
+  cut: boolean;
+  name: string;
+  image: (path: string) => string | null;
+}
+
+function TextBody({ text, cut, name, image }: TextProps) {
+  const [source, setSource] = useState(false);
   const markdown = /\.(md|markdown)$/i.test(name);
-  const shown = text !== "" && !source && (markdown ? "markdown" : isSheet(name) ? "table" : null);
+  const sheet = useMemo(() => sheetIn(text, cut, name), [text, cut, name]);
+  if (text === "") return <p className="note">The file is empty.</p>;
   return (
     <>
       {cut && <p className="note warn">Only the beginning is shown; the download has the rest.</p>}
-      {text !== "" && (markdown || isSheet(name)) && (
+      {(markdown || sheet) && (
         <div className="row" role="group" aria-label="View">
           <button type="button" className="button small" aria-pressed={!source} onClick={() => setSource(false)}>
             {markdown ? "Text" : "Table"}
@@ -37,19 +46,22 @@ export function PreviewBody({ preview, name, image = noImage }: Props) {
           </button>
         </div>
       )}
-      {text === "" ? (
-        <p className="note">The file is empty.</p>
-      ) : shown === "markdown" ? (
-        <Suspense fallback={<Loading />}>
+      {markdown && !source ? (
+        <div className="card text-file">
           <Markdown text={text} image={image} />
-        </Suspense>
-      ) : shown === "table" ? (
-        <SheetTable text={text} cut={cut} />
+        </div>
+      ) : sheet && !source ? (
+        <SheetTable sheet={sheet} />
       ) : (
         <Code text={cut ? text : pretty(text, name)} language={languageOf(name)} />
       )}
     </>
   );
+}
+
+function sheetIn(text: string, cut: boolean, name: string): Sheet | null {
+  if (isSheet(name)) return readSheet(text, cut);
+  return /\.json$/i.test(name) && !cut ? readSplit(text) : null;
 }
 
 function Picture({ blob, name }: { blob: Blob; name: string }) {

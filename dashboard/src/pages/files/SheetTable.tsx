@@ -1,14 +1,13 @@
 import { useMemo, useState } from "react";
 
 import { plural } from "../../ui/format";
-import { readSheet, sortRows } from "./csv";
+import { type Sheet, sortRows } from "./csv";
 
 const ROWS = 500;
 const COLUMNS = 100;
 
-/** The table of a CSV file. */
-export function SheetTable({ text, cut }: { text: string; cut: boolean }) {
-  const sheet = useMemo(() => readSheet(text, cut), [text, cut]);
+/** The table of a file. */
+export function SheetTable({ sheet }: { sheet: Sheet }) {
   const [order, setOrder] = useState<{ column: number; down: boolean } | null>(null);
   const [most, setMost] = useState(ROWS);
   const rows = useMemo(() => (order ? sortRows(sheet, order.column, order.down) : sheet.rows), [sheet, order]);

@@ -1,4 +1,4 @@
-// Tables in text files: values that a comma, a semicolon or a tab separates.
+// Tables in text files: values that a comma, a semicolon or a tab separates, and the tables of MLflow.
 
 export interface Sheet {
   head: string[];
@@ -18,6 +18,28 @@ export function readSheet(text: string, cut: boolean): Sheet {
   if (cut) lines.pop();
   const width = Math.max(0, ...lines.map((line) => line.length));
   const [head = [], ...rows] = lines.map((line) => [...line, ...Array<string>(width - line.length).fill("")]);
+  return sheetOf(head, rows);
+}
+
+/** A JSON file as MLflow's `log_table` and pandas' `to_json(orient="split")` write it; null: it is something else. */
+export function readSplit(text: string): Sheet | null {
+  let found: unknown;
+  try {
+    found = JSON.parse(text);
+  } catch {
+    return null;
+  }
+  if (typeof found !== "object" || found === null) return null;
+  const { columns, data } = found as { columns?: unknown; data?: unknown };
+  if (!Array.isArray(columns) || !Array.isArray(data) || !data.every(Array.isArray)) return null;
+  const cell = (value: unknown) => (value === null ? "" : typeof value === "string" ? value : JSON.stringify(value));
+  return sheetOf(
+    columns.map(cell),
+    data.map((row: unknown[]) => columns.map((_, at) => cell(row[at] ?? null))),
+  );
+}
+
+function sheetOf(head: string[], rows: string[][]): Sheet {
   const numeric = head.map((_, at) => {
     const values = rows.map((row) => row[at]?.trim() ?? "").filter(Boolean);
     return values.length > 0 && values.every((value) => Number.isFinite(Number(value)) || /^[+-]?(nan|inf(inity)?)$/i.test(value));

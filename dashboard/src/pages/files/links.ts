@@ -1,14 +1,4 @@
-// Where a text of a user may lead.
-
-/** The address of a link that is safe to follow; null for all but the web and mail. */
-export function addressOf(href: string): string | null {
-  try {
-    const { protocol } = new URL(href);
-    return ["http:", "https:", "mailto:"].includes(protocol) ? href : null;
-  } catch {
-    return null; // relative to a place that the page does not know
-  }
-}
+// Paths in a text of a user.
 
 /** The path of a file that `href` in the file `from` stands for; null if it leaves the folder or the site. */
 export function neighbour(from: string, href: string): string | null {

@@ -14,7 +14,7 @@ import { headlineOf } from "../../ui/reason";
 import { Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { useNow } from "../../ui/useNow";
-import { Description, Labels, Notes } from "./Editable";
+import { Description, JobNotes, Labels } from "./Editable";
 import { EventList } from "./EventList";
 import { FailurePanel } from "./FailurePanel";
 import { LogTail, UsageCard } from "./Glance";
@@ -55,7 +55,7 @@ export function Overview() {
       <div className="stack">
         <UsageCard job={job} />
         <Facts job={job} />
-        <Notes job={job} />
+        <JobNotes job={job} />
         <section className="card" aria-labelledby="recent">
           <h2 id="recent">Latest events</h2>
           {waiting ? <Loading rows={RECENT} /> : <EventList events={events.slice(-RECENT)} newestFirst short />}

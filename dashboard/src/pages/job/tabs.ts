@@ -3,6 +3,7 @@ export const TABS = [
   { to: "/jobs/$jobId", name: "Overview" },
   { to: "/jobs/$jobId/logs", name: "Logs" },
   { to: "/jobs/$jobId/metrics", name: "Metrics" },
+  { to: "/jobs/$jobId/media", name: "Media" },
   { to: "/jobs/$jobId/system", name: "System" },
   { to: "/jobs/$jobId/profiles", name: "Profiles" },
   { to: "/jobs/$jobId/files", name: "Files" },

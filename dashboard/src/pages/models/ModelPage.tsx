@@ -14,6 +14,7 @@ import { ErrorNote } from "../../ui/ErrorNote";
 import { Fact } from "../../ui/Fact";
 import { ago, dateTime, plural, size, span, value } from "../../ui/format";
 import { Loading } from "../../ui/Loading";
+import { Notes } from "../../ui/Notes";
 import { Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { toast } from "../../ui/toast";
@@ -65,6 +66,7 @@ export function ModelPage() {
     );
   }
   if (!model) return error ? <ErrorNote error={error} /> : <Loading rows={6} />;
+  const shown = chosen ?? model.latest;
   return (
     <>
       <div className="page-head">
@@ -104,8 +106,11 @@ export function ModelPage() {
           <TwoVersions name={name} versions={[Math.min(chosen, other), Math.max(chosen, other)]} />
         )}
         <div className="overview">
-          {(chosen ?? model.latest) !== null && <Lineage name={name} version={chosen ?? model.latest ?? 1} />}
-          <History model={model} />
+          {shown !== null && <Lineage name={name} version={shown} />}
+          <div className="stack">
+            {shown !== null && <VersionNotes key={shown} name={name} version={shown} edit={edit} />}
+            <History model={model} />
+          </div>
         </div>
       </div>
       {asked && <Ask name={name} asked={asked} onClose={() => setAsked(null)} />}
@@ -181,8 +186,8 @@ function Versions({
               </td>
             ))}
             <td>
-              <span className="clip muted" title={version.notes}>
-                {version.notes || "–"}
+              <span className="clip muted" title={version.notes || version.description}>
+                {version.notes || version.description || "–"}
               </span>
             </td>
             <td className="nowrap">
@@ -245,6 +250,11 @@ function Lineage({ name, version }: { name: string; version: number }) {
             {told.job?.name ?? data.job}
           </Link>
         </Fact>
+        {data.description && (
+          <Fact name="Description">
+            <span className="own-text">{data.description}</span>
+          </Fact>
+        )}
         <Fact name="By">{data.user}</Fact>
         <Fact name="Made">{dateTime(data.created_at)}</Fact>
         {told.run && (
@@ -283,6 +293,19 @@ function Lineage({ name, version }: { name: string; version: number }) {
       </p>
     </section>
   );
+}
+
+function VersionNotes({ name, version, edit }: { name: string; version: number; edit: boolean }) {
+  const queries = useQueryClient();
+  const { data } = useQuery(versionQuery(name, version));
+  if (!data) return null;
+  const save = async (notes: string) => {
+    const path = { name, version: String(version) };
+    await api.PATCH("/api/v1/models/{name}/versions/{version}", { params: { path }, body: { notes } });
+    await queries.invalidateQueries({ queryKey: ["model", name] });
+  };
+  const empty = `What you found out about version ${version}, for everybody in the project.`;
+  return <Notes text={data.notes} empty={empty} edit={edit} save={save} />;
 }
 
 function History({ model }: { model: Model }) {

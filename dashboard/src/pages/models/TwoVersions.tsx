@@ -88,7 +88,7 @@ export function TwoVersions({ name, versions }: { name: string; versions: readon
                 <tr key={title}>
                   <th scope="row">{title}</th>
                   {cells.map((cell, at) => (
-                    <td key={at} className="break">
+                    <td key={at} className="own-text">
                       {at === 1 && cell !== cells[0] && cell && title !== "Made" ? <mark className="changed">{cell}</mark> : (cell ?? "–")}
                     </td>
                   ))}
@@ -118,6 +118,7 @@ export function TwoVersions({ name, versions }: { name: string; versions: readon
 const part = (of: { files: number; bytes: number } | null | undefined) => of && `${plural(of.files, "file")}, ${size(of.bytes)}`;
 
 const FACTS: readonly { title: string; of: (version: Detail, told: Told) => ReactNode }[] = [
+  { title: "Description", of: ({ description }) => description || null },
   { title: "Notes", of: ({ notes }) => notes || null },
   { title: "By", of: ({ user }) => user },
   { title: "Made", of: ({ created_at }) => dateTime(created_at) },

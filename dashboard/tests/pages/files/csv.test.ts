@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { isSheet, readSheet, sortRows } from "../../../src/pages/files/csv";
+import { isSheet, readSheet, readSplit, sortRows } from "../../../src/pages/files/csv";
 
 test("quotes, line ends and short lines", () => {
   const text = '\uFEFFname,loss,note\r\n"a,b",0.5,"says ""so""\nand more"\r\nc,1e-3\r\n\r\n';
@@ -12,6 +12,16 @@ test("quotes, line ends and short lines", () => {
     ],
     numeric: [false, true, false],
   });
+});
+
+test("the tables of MLflow", () => {
+  const table = { columns: ["epoch", "said"], data: [[1, "a"], [2, { b: null }], [3]] };
+  expect(readSplit(JSON.stringify(table))).toEqual({
+    head: ["epoch", "said"],
+    rows: [["1", "a"], ["2", '{"b":null}'], ["3", ""]],
+    numeric: [true, false],
+  });
+  for (const other of ["{", "[]", "1", '{"columns": 1}', '{"columns": [], "data": [1]}']) expect(readSplit(other)).toBeNull();
 });
 
 test("semicolons and tabs; what is cut loses its last line", () => {

@@ -1,20 +1,24 @@
 // Markdown as elements: the parser's tokens become React's elements here, never HTML. HTML in a text is shown as text.
+import "../styles/markdown.css";
+
 import { lexer, type Token, type Tokens } from "marked";
 import type { ReactNode } from "react";
 
-import { addressOf } from "./links";
+import { addressOf } from "./address";
 
-interface Props {
+export interface MarkdownProps {
   text: string;
   /** The URL of an image whose path stands in the text; null if it is not shown. */
-  image: (path: string) => string | null;
+  image?: (path: string) => string | null;
+  /** A line of the text is a line of the page, as in comments. */
+  breaks?: boolean;
 }
 
-export function Markdown({ text, image }: Props) {
-  return <div className="card markdown">{blocks(lexer(text, { gfm: true }), image)}</div>;
+export function MarkdownBody({ text, image = () => null, breaks = false }: MarkdownProps) {
+  return <div className="markdown">{blocks(lexer(text, { gfm: true, breaks }), image)}</div>;
 }
 
-type Images = Props["image"];
+type Images = NonNullable<MarkdownProps["image"]>;
 
 const blocks = (tokens: readonly Token[], image: Images): ReactNode =>
   tokens.map((token, at) => <Block key={at} token={token} image={image} />);
