@@ -37,6 +37,7 @@ from benchmarks import (
     submit,
     submits,
     sweeps,
+    trials,
     tunnels,
 )
 from benchmarks.plot import PICTURE, draw
@@ -55,6 +56,7 @@ BENCHMARKS: dict[str, Callable[[Stack, Path], None]] = {
     "overhead": overhead.measure,
     "flood": flood.measure,
     "halving": halving.measure,
+    "trials": trials.measure,
 }
 # These need no stack.
 ALONE: dict[str, Callable[[Path], None]] = {

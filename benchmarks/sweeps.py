@@ -1,9 +1,10 @@
 """How long a decision of a sweep's search takes as trials pile up, and the rows that it reads.
 
 The rows of a sweep with 100 and with 10,000 trials, in a Postgres of its own. A decision is what a worker does for one
-trial: it reads the rows, builds Optuna's study, and asks the sampler. For ``asha``, it first looks for a trial that
-goes on, and finds none. Seconds of the processor, as the machine may be busy; the first decision of a process, which
-imports Optuna, does not count. ``WEFT_BENCH_ROUNDS`` (30) decisions each.
+trial: it reads the rows, builds Optuna's study, and asks the sampler. For ``asha`` and ``hyperband``, it first looks
+for a trial that goes on, and finds none. For ``pbt``, it ranks the 100 trials of the rung before. Seconds of the
+processor, as the machine may be busy; the first decision of a process, which imports Optuna, does not count.
+``WEFT_BENCH_ROUNDS`` (30) decisions each.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ from tests.servers import Servers
 from benchmarks.table import show
 from weft_core.manifest.sweep_models import Rungs, Sweep, SweepParameter
 from weft_core.store.database import Database
-from weft_core.store.models import Project, SweepRow, Trial, User
+from weft_core.store.models import Job, Project, SweepRow, Trial, User
 from weft_core.sweeps.promoting import next_promotion
+from weft_core.sweeps.rungs import bracket_of
 from weft_core.sweeps.trials import decide, search_of
 
 SIZES = (100, 10_000)
 ROUNDS = int(os.environ.get("WEFT_BENCH_ROUNDS", "30"))
+_POPULATION = 100
 GOAL = 0.020
 """Seconds of the processor for a decision."""
 _PARAMETERS = {
@@ -44,7 +47,7 @@ def measure(folder: Path) -> None:
     try:
         with servers.database_url() as url:
             database = Database(url)
-            searches = ("random", "grid", "tpe", "cmaes", "asha")
+            searches = ("random", "grid", "tpe", "cmaes", "asha", "hyperband", "pbt")
             rows = [_measure(database, search, size) for search in searches for size in SIZES]
             database.close()
     finally:
@@ -55,41 +58,58 @@ def measure(folder: Path) -> None:
 def _measure(database: Database, search: str, size: int) -> tuple[str, ...]:
     with database.transaction() as session:
         sweep_id = _fill(session, search, size)
-    times, reads = [], 0
+        rows = _Rows(session)
+    times = []
     for round_ in range(ROUNDS + 1):
         with database.transaction() as session:
             sweep = session.get_one(SweepRow, sweep_id)
-            counted = _Rows(session)
+            rows.read = 0
             begin = time.process_time()
             next_promotion(session, sweep, search_of(sweep))
             decide(session, sweep, size + round_, size)
             took = time.process_time() - begin
-            reads = counted.total
         if round_:
             times.append(took)
+    rows.close()
     median = statistics.median(times)
-    return search, f"{size:,}", f"{median * 1e3:.1f}", str(reads), "met" if median <= GOAL else "missed"
+    return search, f"{size:,}", f"{median * 1e3:.1f}", str(rows.read), "met" if median <= GOAL else "missed"
 
 
 class _Rows:
-    """Counts the trials that a session loads."""
+    """Counts the rows that statements return."""
 
     def __init__(self, session: Session) -> None:
-        self.total = 0
-        event.listen(session, "loaded_as_persistent", self._loaded)
+        self.read = 0
+        self._bind = session.get_bind()
+        event.listen(self._bind, "after_cursor_execute", self._executed)
 
-    def _loaded(self, _: Session, row: Any) -> None:
-        self.total += isinstance(row, Trial)
+    def _executed(self, _connection: Any, cursor: Any, *_: Any) -> None:
+        self.read += cursor.rowcount
+
+    def close(self) -> None:
+        event.remove(self._bind, "after_cursor_execute", self._executed)
 
 
 def _fill(session: Session, search: str, size: int) -> str:
-    """A sweep whose trials have ended, all but four."""
+    """A sweep whose trials have ended, all but four; with ``pbt`` all."""
     chance = random.Random(1)
     parameters = dict(_PARAMETERS)
     if search == "grid":
         parameters = {name: SweepParameter(kind="values", values=list(range(11))) for name in _PARAMETERS}
-    rungs = Rungs(parameter="epochs", max=81) if search == "asha" else None
-    sweep = Sweep(parameters=parameters, metric="loss", goal="min", trials=20_000, search=search, rungs=rungs)
+    rungs, population = None, None
+    if search in ("asha", "hyperband"):
+        rungs = Rungs(parameter="epochs", max=81)
+    elif search == "pbt":
+        rungs, population = Rungs(parameter="epochs", max=20_000 // _POPULATION, every=1), _POPULATION
+    sweep = Sweep(
+        parameters=parameters,
+        metric="loss",
+        goal="min",
+        trials=20_000,
+        search=search,
+        rungs=rungs,
+        population=population,
+    )
     row_id = f"swp-{search}-{size}"
     session.merge(Project(id="prj-1", name="lab"))
     session.merge(User(id="usr-1", name="ada"))
@@ -102,9 +122,11 @@ def _fill(session: Session, search: str, size: int) -> str:
     }
     session.add(SweepRow(id=row_id, project_id="prj-1", user_id="usr-1", name="x", manifest=manifest, asked=size))
     session.flush()
+    if population:
+        _fill_jobs(session, row_id, size)
     rows = []
     for number in range(size):
-        done = number < size - 4
+        done = number < size - 4 or population is not None
         value = chance.random() if done else None
         rows.append(
             {
@@ -120,8 +142,9 @@ def _fill(session: Session, search: str, size: int) -> str:
                 "runs": False,
                 "state": "COMPLETED" if done else "RUNNING",
                 "value": value,
-                "rung": 0 if rungs is not None else None,
-                "results": [value] if rungs is not None and done else [],
+                "job_id": _job(row_id, number) if population else None,
+                "rung": bracket_of(sweep, number).first if rungs and not population else None,
+                "results": [value] if rungs and not population and done else [],
                 "seen": max(0, number - 4),
                 "told": number + 1 if done else None,
                 "memory": {},
@@ -129,3 +152,21 @@ def _fill(session: Session, search: str, size: int) -> str:
         )
     session.execute(insert(Trial), rows)
     return row_id
+
+
+def _fill_jobs(session: Session, sweep_id: str, size: int) -> None:
+    """The completed jobs of its trials, with whose checkpoints further trials can begin."""
+    columns: dict[str, Any] = {
+        "project_id": "prj-1",
+        "user_id": "usr-1",
+        "name": "x",
+        "manifest": {},
+        "engine": "local",
+    }
+    columns |= {"priority": 50, "learners": 1, "retries": 0, "state": "COMPLETED", "next_step_at": None}
+    rows = [{"id": _job(sweep_id, number), **columns} for number in range(size)]
+    session.execute(insert(Job), rows)
+
+
+def _job(sweep_id: str, number: int) -> str:
+    return f"job-{sweep_id}-{number}"

@@ -22,7 +22,8 @@ from tests.api.test_metrics import T, record, send, system
 from tests.cli.conftest import Weft
 
 from weft.client import Client
-from weft.ui.chart import ChartStyle, chart
+from weft.ui.canvas import ChartStyle
+from weft.ui.chart import chart
 from weft_core.objects import results_prefix
 
 __all__ = ["api", "api_settings"]  # fixtures

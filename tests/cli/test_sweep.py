@@ -63,6 +63,13 @@ def sweep(**changes: Any) -> dict[str, Any]:
     }
 
 
+def curve(attempt: int, start: int, *values: float) -> dict[str, Any]:
+    """What an attempt has reported from this step on."""
+    whose = {"name": "score", "group": "", "kind": "user", "learner": 1, "attempt": attempt}
+    steps = range(start, start + len(values))
+    return {**whose, "x": [*steps], "min": values, "max": values, "last": values, "count": [1 for _ in steps]}
+
+
 RUNNING = trial(2, state="RUNNING", value=None, job_state="PROCESSING", ended_at=None)
 
 
@@ -71,6 +78,9 @@ def served(double: Double) -> Double:
     double.on("GET", "sweeps", as_json({"sweeps": [sweep()], "next_cursor": None}))
     double.on("GET", f"sweeps/{ID}", as_json(sweep(manifest={})))
     double.on("GET", f"sweeps/{ID}/trials", as_json({"trials": [trial(0), trial(1), RUNNING], "next_cursor": None}))
+    double.on("GET", f"sweeps/{ID}/importance", as_json({"trials": 2, "parameters": []}))
+    for number in range(3):
+        double.on("GET", f"jobs/job-{number}/metrics/query", as_json({"series": []}))
     return double
 
 
@@ -185,10 +195,35 @@ def test_a_trial_that_goes_on_is_shown_at_each_end(weft: Weft, double: Double, c
     ]
 
 
-def test_trials_of_a_population_name_the_trials_they_came_from(weft: Weft, double: Double) -> None:
-    double.on("GET", f"sweeps/{ID}", as_json(sweep(search="pbt")))
+def test_show_draws_what_the_page_does(weft: Weft, served: Double) -> None:
+    tried = [("adam", 1e-4, 0.1), ("sgd", 1e-3, 0.5), ("adam", 1e-2, 0.9)]
+    page = [trial(n, parameters={"opt": opt, "lr": lr}, value=value) for n, (opt, lr, value) in enumerate(tried)]
+    served.on("GET", f"sweeps/{ID}", as_json(sweep(best=page[2], told=3)))
+    served.on("GET", f"sweeps/{ID}/trials", as_json({"trials": page, "next_cursor": None}))
+    shares = [{"name": "lr", "share": 0.8}, {"name": "opt", "share": 0.2}]
+    served.on("GET", f"sweeps/{ID}/importance", as_json({"trials": 3, "parameters": shares}))
+    attempts = [curve(1, 1, 0.2, 0.4), curve(2, 2, 0.5, 0.9)]
+    served.on("GET", "jobs/job-2/metrics/query", as_json({"series": attempts}))
+    lines = [line.rstrip() for line in weft("sweep", "show", ID).out.splitlines()]
+    assert "best: trial 2, 0.9 with lr = 0.01, opt = adam  job-2" in lines
+    at = lines.index("score of the best trials and of those under way")
+    assert lines[at + 1].split() == ["a", "trial", "2", "*", "several"]
+    assert lines[at + 2].startswith("  0.9")
+    assert lines[at + 15].split() == ["step", "1", "step", "2", "step", "3"]
+    at = lines.index("Parameters and value")
+    assert [line.split() for line in lines[at + 1 : at + 3]] == [["lr", "opt", "score"], ["0.01", "sgd", "0.9"]]
+    assert lines[at + 13].split() == ["0.0001", "adam", "0.1"]
+    assert lines[at + 3][0] == "●", "the best has the largest lr"
+    at = lines.index("Each parameter")
+    assert lines[at + 1].split() == ["lr", "████████░░", "80%", "opt", "██░░░░░░░░", "20%"]
+    slices = lines[at + 2 : at + 8]
+    assert [line[4:38].strip() for line in slices] == ["┤" + " " * 32 + "●", "│", "│" + " " * 16 + "·", "│", "│", "┤·"]
+
+
+def test_trials_of_a_population_name_the_trials_they_came_from(weft: Weft, served: Double) -> None:
+    served.on("GET", f"sweeps/{ID}", as_json(sweep(search="pbt")))
     page = [trial(0), trial(1, parent=0)]
-    double.on("GET", f"sweeps/{ID}/trials", as_json({"trials": page, "next_cursor": None}))
+    served.on("GET", f"sweeps/{ID}/trials", as_json({"trials": page, "next_cursor": None}))
     lines = weft("sweep", "show", ID).out.splitlines()
     shown = [line.split()[:2] for line in lines if line.split()[:1] in (["TRIAL"], ["0"], ["1"])]
     assert shown == [["TRIAL", "FROM"], ["0", "–"], ["1", "0"]]

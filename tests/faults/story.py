@@ -18,6 +18,24 @@ from tests.faults.service import Service
 PATIENCE = 120.0
 _ENDED, _GONE = ("COMPLETED", "FAILED", "HALTED"), "gone"
 _MANIFEST = "name: %s\nretries: %d\nframework: {name: pytorch, command: echo hello}\n"
+_HALVING = """
+name: halving
+retries: 0
+framework: {name: pytorch, command: echo hello}
+sweep:
+  parameters: {lr: {log: [0.001, 0.1]}}
+  metric: loss
+  goal: min
+  search: asha
+  trials: 2
+  rungs: {parameter: epochs, max: 2, reduction: 2, sync: true}
+"""
+_ASKED = """
+name: asked
+retries: 0
+framework: {name: pytorch, command: echo hello}
+sweep: {parameters: {lr: [0.1, 0.2]}, metric: loss, search: manual, trials: 2}
+"""
 _LINES, _BATCHES = 2, 3
 
 
@@ -122,7 +140,8 @@ class Learners:
 
 
 class Story:
-    """Four jobs: one completes, one fails and is retried, one is halted and resumed, and one is deleted as it runs."""
+    """Four jobs: one completes, one fails and is retried, one is halted and resumed, and one is deleted as it runs. And
+    two sweeps: the better of two trials goes on to its next rung, and a program asks for trials and stops its sweep."""
 
     def __init__(self, service: Service, folder: Path, token: str) -> None:
         self._folder = folder
@@ -147,6 +166,25 @@ class Story:
         assert answer.status_code == 201, answer.text
         return str(answer.json()["id"])
 
+    def sweep(self, manifest: str) -> str:
+        key = {"Idempotency-Key": str(uuid.uuid4())}
+        answer = self.call("POST", "/sweeps", headers=key, json={"manifest": manifest})
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
+
+    def ask(self, sweep: str, lr: float, run: bool) -> Any:
+        key = {"Idempotency-Key": str(uuid.uuid4())}
+        body = {"parameters": {"lr": lr}, "run": run}
+        answer = self.call("POST", f"/sweeps/{sweep}/trials", headers=key, json=body)
+        assert answer.status_code == 201, answer.text
+        return answer.json()
+
+    def has_ended(self, sweep: str) -> bool:
+        return self.call("GET", f"/sweeps/{sweep}").json()["ended_at"] is not None
+
+    def trials(self, sweep: str) -> list[Any]:
+        return list(self.call("GET", f"/sweeps/{sweep}/trials").json()["trials"])
+
     def is_in(self, job: str, *states: str) -> bool:
         answer = self.call("GET", f"/jobs/{job}")
         return (answer.json()["state"] if answer.status_code == 200 else _GONE) in states
@@ -162,9 +200,13 @@ class Story:
         done, failing = self.submit("completes"), self.submit("retried", retries=1)
         learners.failing.add(failing)
         halted, deleted = self.submit("halted"), self.submit("deleted")
-        learners.staying |= {f"weft-{halted}-1", f"weft-{deleted}-1"}
-        for job in (halted, deleted):
+        halving, asked = self.sweep(_HALVING), self.sweep(_ASKED)
+        elsewhere, stopped = self.ask(asked, 0.1, run=False), self.ask(asked, 0.2, run=True)["job"]
+        self.call("PUT", f"/sweeps/{asked}/trials/{elsewhere['number']}/result", json={"value": 0.75})
+        learners.staying |= {f"weft-{job}-1" for job in (halted, deleted, stopped)}
+        for job in (halted, deleted, stopped):
             self.until(partial(self.is_in, job, "PROCESSING"), f"{job} runs")
+        self.call("POST", f"/sweeps/{asked}/stop")
         self.call("POST", f"/jobs/{halted}/halt", json={"grace_seconds": 5})
         self.call("DELETE", f"/jobs/{deleted}")
         self.until(partial(self.is_in, halted, "HALTED"), "the halt")
@@ -173,11 +215,20 @@ class Story:
         self.until(partial(self.is_in, deleted, _GONE), "the deletion")
         for job in (done, failing, halted):
             self.until(partial(self.is_in, job, *_ENDED), f"the end of {job}")
+        for sweep in (halving, asked):
+            self.until(partial(self.has_ended, sweep), f"the end of {sweep}")
+        better, worse = self.trials(halving)
+        assert [trial["parameters"]["epochs"] for trial in (better, worse)] == [2, 1], "both have the same value"
+        told = [(trial["number"], trial["state"], trial["value"]) for trial in self.trials(asked)]
+        assert told == [(0, "COMPLETED", 0.75), (1, "HALTED", None)]
         return {
             done: ["SUCCEEDED"],
             failing: ["FAILED", "SUCCEEDED"],
             halted: ["HALTED", "SUCCEEDED"],
             deleted: [],
+            better["job"]: ["SUCCEEDED", "SUCCEEDED"],
+            worse["job"]: ["SUCCEEDED"],
+            stopped: ["HALTED"],
         }
 
     def _check(self, wanted: dict[str, list[str]]) -> None:
@@ -189,7 +240,8 @@ class Story:
             if not ends:
                 continue
             shown = self.call("GET", f"/jobs/{job}").json()
-            assert shown["state"] == "COMPLETED", shown["reason"]
+            whole = ends[-1] == "SUCCEEDED"
+            assert shown["state"] == ("COMPLETED" if whole else "HALTED"), shown["reason"]
             assert [attempt["outcome"] for attempt in shown["attempts"]] == ends
             for attempt in range(1, len(ends) + 1):
                 assert self.learners.started[f"weft-{job}-{attempt}"] == 1, "user code ran once"
@@ -197,4 +249,5 @@ class Story:
             expected = [f"{n} {line}" for n in range(1, len(ends) + 1) for line in range(_LINES * _BATCHES)]
             assert lines == expected, "lost, doubled or out of order"
             assert self.call("GET", f"/jobs/{job}/metrics/records").json()["total"] == len(ends)
-            assert self.call("GET", f"/jobs/{job}/files/model.pt").content == b"weights"
+            if whole:
+                assert self.call("GET", f"/jobs/{job}/files/model.pt").content == b"weights"

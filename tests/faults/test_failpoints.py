@@ -26,7 +26,7 @@ from weft_core.store.database import Database
 from weft_core.store.models import Installation, Member, Project, Token, User
 from weft_core.tokens import new_token
 
-WANTED = os.environ.get("WEFT_TEST_FAILPOINTS", "6")
+WANTED = os.environ.get("WEFT_TEST_FAILPOINTS", "5")
 SEED = int(os.environ.get("WEFT_TEST_SEED", "20261125"))
 
 

@@ -6,6 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -32,17 +33,20 @@ from weft.commands.source import (
     say_unused,
 )
 from weft.commands.submitting import send_bundle
-from weft.errors import InvalidManifest, WeftError
+from weft.errors import InvalidManifest, NotFound, WeftError
 from weft.exits import ExitCode
-from weft.models import SweepInfo
+from weft.models import SweepInfo, Trial
+from weft.resources.metrics import Curve
 from weft.resources.sweeps import ENDED, WITH_RUNGS
 from weft.ui import problems
 from weft.ui.console import say, show, show_json
 from weft.ui.metrics import chart_style
-from weft.ui.sweeps import parameter, sweep_panel, sweep_table, trial_table
+from weft.ui.sweeps import Sights, joined, parameter, sweep_panel, sweep_table, trial_table
 
 _SUBMIT = "submit"
 _SHOWN = 20
+_CURVES, _RUNNING = 8, 3
+"""Trials whose curves are drawn, and how many of them are under way."""
 _POLL = 1.0
 _KEYS = ("learners", "cpus", "gpus", "memory", "profile")
 _RANGE = re.compile(r"(?:(uniform|log|int|int_log):)?([^\s,]+?)\.\.([^\s,]+)")
@@ -232,20 +236,37 @@ def show_sweep(
     everything: Annotated[bool, typer.Option("--all", help="Show all trials, by number.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a sweep: the curve of its values, the trials under way, and the best ones."""
+    """Show a sweep as its page does: values, curves, parameters and their importance, trials under way and the best."""
     client = client_of(ctx)
     found = client.sweeps.get(client.sweeps.find(sweep).id)
     trials = list(client.sweeps.trials(found.id))
     if as_json:
         show_json({**found.raw, "trials": [dict(trial.raw) for trial in trials], "most_trials": found.trials})
         return
+    open_ = [trial for trial in trials if trial.state == "RUNNING"]
+    sign = -1 if found.goal == "max" else 1
+    best = sorted((t for t in trials if t.value is not None), key=lambda t: (sign * (t.value or 0.0), t.number))
     shown = trials
     if not everything and len(trials) > _SHOWN:
-        open_ = [trial for trial in trials if trial.state == "RUNNING"]
-        sign = -1 if found.goal == "max" else 1
-        best = sorted((t for t in trials if t.value is not None), key=lambda t: (sign * (t.value or 0.0), t.number))
         shown = [*open_[:_SHOWN], *best[: max(_SHOWN - len(open_), 5)]]
-    show(sweep_panel(found, trials, shown, chart_style(1, log=False, fit=False)))
+    style = chart_style(1, log=False, fit=False)
+    running = open_[-_RUNNING:]
+    drawn = [*best[: _CURVES - len(running)], *running]
+    sights = Sights(_curves(client, found, drawn, style.width), client.sweeps.importance(found.id))
+    show(sweep_panel(found, trials, shown, sights, style))
+
+
+def _curves(client: Client, sweep: SweepInfo, trials: Sequence[Trial], width: int) -> list[tuple[str, Curve]]:
+    """The metric of each trial that has reported it, by its first learner, over all attempts."""
+    made = []
+    for trial in trials:
+        if trial.job is None:
+            continue
+        with suppress(NotFound):  # deleted just now
+            curves = client.jobs.metrics.curves(trial.job, [sweep.metric], kind="user", learner=1, width=2 * width)
+            if curves:
+                made.append((f"trial {trial.number}", joined(curves)))
+    return made
 
 
 @app.command("best")

@@ -91,6 +91,16 @@ class Sweeps:
         for page in self._pages(_path(sweep_id, "trials"), {"sort": "best" if best_first else "number"}):
             yield from (Trial.from_json(trial) for trial in page.get("trials") or [])
 
+    def importance(self, sweep_id: str) -> Mapping[str, float]:
+        """How much each parameter matters for a good value, the most important first; together 1. Empty with fewer
+        than 10 trials that have a value, or if all values are the same.
+
+        Raises:
+            NotFound: there is no such sweep.
+        """
+        answer = self._transport.json("GET", _path(sweep_id, "importance"))
+        return {str(found["name"]): float(found["share"]) for found in answer.get("parameters") or ()}
+
     def pause(self, sweep_id: str) -> SweepInfo:
         """Let no new trial begin; those that have begun go on.
 

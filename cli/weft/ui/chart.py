@@ -6,34 +6,17 @@ distinguish its curves."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from itertools import groupby
 from typing import Literal, TypeGuard
 
 from rich.text import Text
 
 from weft.resources.metrics import Axis, Curve
+from weft.ui.canvas import COLOURS, LETTERS, Canvas, ChartStyle
 
 XAxis = Axis | Literal["trial"]
-_COLOURS = ("cyan", "yellow", "green", "magenta", "red", "blue", "bright_cyan", "bright_yellow")
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
-_BRAILLE = 0x2800
-_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille cell: [row][column]
 _TICKS = 4
-
-
-@dataclass(frozen=True)
-class ChartStyle:
-    """How a chart is drawn: its size in characters, and what the terminal can show."""
-
-    width: int
-    height: int
-    colours: bool
-    unicode: bool
-    log: bool = False
-    """Whether y is logarithmic."""
 
 
 def chart(title: str, curves: Sequence[tuple[str, Curve]], axis: XAxis, style: ChartStyle) -> list[Text]:
@@ -47,7 +30,7 @@ def chart(title: str, curves: Sequence[tuple[str, Curve]], axis: XAxis, style: C
     scale: Callable[[float], float] = math.log10 if style.log else float
     labels = _tick_labels([low + (high - low) * n / _TICKS for n in range(_TICKS + 1)], style.log)
     margin = max(len(label) for label in labels)
-    canvas = _Canvas(
+    canvas = Canvas(
         style.width - margin - 2, style.height, braille=style.unicode and (style.colours or len(curves) == 1)
     )
     start, stop = min(xs), max(xs)
@@ -72,7 +55,7 @@ def _padded(low: float, high: float, log: bool) -> tuple[float, float]:
 
 
 def _draw(
-    canvas: _Canvas,
+    canvas: Canvas,
     number: int,
     curve: Curve,
     x_range: tuple[int, int],
@@ -100,54 +83,6 @@ def _draw(
         before = here
 
 
-class _Canvas:
-    """Dots, several to a character, each of one curve."""
-
-    def __init__(self, columns: int, rows: int, *, braille: bool) -> None:
-        self.columns, self.rows = max(columns, 10), max(rows, 3)
-        self._across, self._down = (2, 4) if braille else (1, 1)
-        self._braille = braille
-        self._masks = [[0] * self.columns for _ in range(self.rows)]
-        self._owners: list[list[int | None]] = [[None] * self.columns for _ in range(self.rows)]
-
-    @property
-    def dots_across(self) -> int:
-        return self.columns * self._across
-
-    @property
-    def dots_down(self) -> int:
-        return self.rows * self._down
-
-    def line(self, start: tuple[int, int], end: tuple[int, int], owner: int) -> None:
-        steps = max(abs(end[0] - start[0]), abs(end[1] - start[1]), 1)
-        for step in range(steps + 1):
-            x = start[0] + round((end[0] - start[0]) * step / steps)
-            y = start[1] + round((end[1] - start[1]) * step / steps)
-            self._dot(x, y, owner)
-
-    def _dot(self, x: int, y: int, owner: int) -> None:
-        row, column = y // self._down, x // self._across
-        self._masks[row][column] |= _DOTS[y % self._down][x % self._across] if self._braille else 1 << owner
-        self._owners[row][column] = owner
-
-    def cells(self, row: int) -> Iterator[tuple[str, int | None]]:
-        """(character, curve) from left to right."""
-        for mask, owner in zip(self._masks[row], self._owners[row], strict=True):
-            if owner is None:
-                yield " ", None
-            else:
-                several = mask & (mask - 1)
-                yield chr(_BRAILLE + mask) if self._braille else "*" if several else _letter(owner), owner
-
-
-def _letter(number: int) -> str:
-    return _LETTERS[number % len(_LETTERS)]
-
-
-def _colour(number: int) -> str:
-    return _COLOURS[number % len(_COLOURS)]
-
-
 def _legend(curves: Sequence[tuple[str, Curve]], style: ChartStyle) -> list[Text]:
     if len(curves) == 1 and not curves[0][0]:
         return []
@@ -158,26 +93,24 @@ def _legend(curves: Sequence[tuple[str, Curve]], style: ChartStyle) -> list[Text
             lines[-1].append("   ")
         if lines[-1].cell_len + len(text) > style.width and lines[-1].cell_len > 2:
             lines.append(Text("  "))
-        lines[-1].append(text, style=_colour(number) if style.colours else "")
+        lines[-1].append(text, style=COLOURS[number % len(COLOURS)] if style.colours else "")
     for line in lines:
         line.rstrip()
     return lines
 
 
 def _mark(number: int, style: ChartStyle) -> str:
-    return ("━" if style.unicode else "-") if style.colours else _letter(number)
+    return ("━" if style.unicode else "-") if style.colours else LETTERS[number % len(LETTERS)]
 
 
-def _body(canvas: _Canvas, labels: Sequence[str], margin: int, style: ChartStyle) -> list[Text]:
+def _body(canvas: Canvas, labels: Sequence[str], margin: int, style: ChartStyle) -> list[Text]:
     edge, tick, corner, floor = ("│", "┤", "└", "─") if style.unicode else ("|", "+", "+", "-")
     at = {round((canvas.rows - 1) * (1 - n / _TICKS)): label for n, label in enumerate(labels)}
     lines = []
     for row in range(canvas.rows):
         label = at.get(row)
         line = Text.assemble((f"{label or '':>{margin}} {tick if label else edge}", "dim"))
-        for owner, cells in groupby(canvas.cells(row), lambda cell: cell[1]):
-            colour = _colour(owner) if owner is not None and style.colours else ""
-            line.append("".join(character for character, _ in cells), colour)
+        line.append_text(canvas.text(row, COLOURS if style.colours else ()))
         lines.append(line)
     lines.append(Text(f"{'':>{margin}} {corner}{floor * canvas.columns}", style="dim"))
     return lines

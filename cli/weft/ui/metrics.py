@@ -12,7 +12,8 @@ from rich.text import Text
 from weft import words
 from weft.resources.metrics import Axis, Curve, Series
 from weft.ui import times
-from weft.ui.chart import ChartStyle, chart
+from weft.ui.canvas import ChartStyle
+from weft.ui.chart import chart
 from weft.ui.console import out
 from weft.ui.jobs import table
 

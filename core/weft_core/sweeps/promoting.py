@@ -32,13 +32,17 @@ def standings(session: Session, sweep: SweepRow, search: Sweep, bracket: Bracket
     rungs = search.rungs
     assert rungs is not None
     mine = (Trial.sweep_id == sweep.id, Trial.number >= bracket.numbers.start, Trial.number < bracket.numbers.stop)
-    open_ = func.count().filter(Trial.state == TrialState.RUNNING)
-    counts = select(Trial.rung, func.count(), open_).where(*mine, Trial.rung.is_not(None)).group_by(Trial.rung)
-    known = {rung: (number, running) for rung, number, running in session.execute(counts).all()}
+    open_, done = (func.count().filter(Trial.state == state) for state in (TrialState.RUNNING, TrialState.COMPLETED))
+    counts = select(Trial.rung, func.count(), open_, done).where(*mine, Trial.rung.is_not(None)).group_by(Trial.rung)
+    known = {rung: numbers for rung, *numbers in session.execute(counts).all()}
     found, arrived = [], 0
     for rung in reversed(range(bracket.first, len(rungs.ends))):
-        number, running = known.get(rung, (0, 0))
+        number, running, completed = known.get(rung, (0, 0, 0))
         arrived += number
+        most = (arrived - running) // rungs.reduction
+        if most == 0 or completed == 0 or rung == len(rungs.ends) - 1:  # so no trial waits here
+            found.append(Standing(running, None))
+            continue
         value = Trial.results[rung - bracket.first + 1]  # Postgres counts from 1
         waits = and_(
             Trial.rung == rung,
@@ -56,7 +60,7 @@ def standings(session: Session, sweep: SweepRow, search: Sweep, bracket: Bracket
             .outerjoin(Job, Job.id == Trial.job_id)
             .where(*mine, value.is_not(None))
             .order_by(order, Trial.number)
-            .limit((arrived - running) // rungs.reduction)
+            .limit(most)
             .subquery()
         )
         first = select(best.c.number).where(best.c.waits).order_by(best.c.place).limit(1)
