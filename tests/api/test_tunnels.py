@@ -24,7 +24,9 @@ from tests.api.test_process import Served
 from tests.api.test_real_agent import eventually, start
 
 from weft import Client, inside
+from weft.agents.tools import WriteTools
 from weft.errors import Conflict, NotFound, PermissionDenied, TransferError, TunnelBroken, WeftError
+from weft.resources.profiles import Profiles
 from weft.ssh import host_key
 from weft.transport.tunnel import Frame, Tunnel
 from weft_api.access.auth import revoke_all
@@ -288,7 +290,9 @@ def test_ssh(api: Api, running: Running, tmp_path: Path) -> None:
     asyncio.run(use())
 
 
-def test_a_profile_is_stored_as_files_of_the_job(api: Api, running: Running, bob: Person, tmp_path: Path) -> None:
+def test_a_profile_is_stored_as_files_of_the_job(
+    api: Api, running: Running, bob: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client = Client(api.url, running.owner.token)
     profiles = client.jobs.profiles
     with pytest.raises(WeftError, match="no Python runs in this learner"):
@@ -309,6 +313,11 @@ def test_a_profile_is_stored_as_files_of_the_job(api: Api, running: Running, bob
     stacks = profiles.download(running.job, file, tmp_path / "stacks").read_text()
     assert len(stacks.encode()) == file.size
     assert profiles.hottest(running.job, file)[0][0] == "waits_for_data (<string>:2)"
+    with monkeypatch.context() as patch:  # an agent gets the same files in words; it would record for 30 s
+        patch.setattr(Profiles, "record", lambda *_, **options: made if options["learners"] == [1] else None)
+        told_agent = WriteTools(client, tmp_path).profile(running.job, steps=3)
+    assert "100% of the main thread's time in waits_for_data (<string>:2)" in told_agent
+    assert f"weft profile {running.job} --get {made.id}" in told_agent
     told = [event.message for event in client.jobs.events(running.job) if event.kind == "profile"]
     assert f"profile {made.id} of learner 1: py-spy records 1 process for 1 s" in told
     assert f"profile {made.id} of learner 1: stored 1 file ({size(file.size)})" in told

@@ -17,15 +17,20 @@ _FILE: dict[str, Any] = {
 _PROFILE: dict[str, Any] = {"id": "20260131-081500-4f2a", "stored": "2026-01-31T08:15:09Z", "files": [_FILE]}
 
 
+Kind = Literal["trace", "stacks", "collectives"]
+
+
 class ProfileFile(BaseModel):
     model_config = ConfigDict(json_schema_extra={"examples": [_FILE]})
 
     path: str
     learner: int = Field(description="LEARNER_ID, from 1.")
     process: str = Field(description="`rank-N`, or `process-N` for a process without a rank.")
-    kind: Literal["trace", "stacks"] = Field(
+    kind: Kind = Field(
         description="`trace`: of PyTorch's profiler, as a Chrome trace in gzip. `stacks`: of py-spy, a stack per line, "
-        "from the outermost call to the innermost, with the number of times that it was seen."
+        "from the outermost call to the innermost, with the number of times that it was seen. `collectives`: of "
+        "PyTorch's flight recorder, a line for each collective that the process has entered, with the process group, "
+        "the collective's number in it, the operation, and the time in ns since the epoch."
     )
     size: int = Field(description="Size in bytes.")
 

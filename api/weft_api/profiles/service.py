@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import groupby, islice
+from typing import cast
 
 from weft_api.access.auth import Principal
 from weft_api.access.lookups import find_job
 from weft_api.context import Context
 from weft_api.http.problems import not_found
-from weft_api.profiles.schemas import ProfileFile, ProfileList, ProfileView
+from weft_api.profiles.schemas import Kind, ProfileFile, ProfileList, ProfileView
 from weft_core.objects import ObjectInfo, profiles_prefix
 
 _MOST_LISTED = 10_000
 _PATH = re.compile(
     r"(?P<id>\d{8}-\d{6}-[0-9a-f]{4})/learner-(?P<learner>\d{1,6})"
-    r"/(?P<process>(rank|process)-\d{1,6})\.(?P<kind>trace|stacks)\.(json\.gz|txt)"
+    r"/(?P<process>(rank|process)-\d{1,6})\.(?P<kind>trace|stacks|collectives)\.(json\.gz|txt)"
 )
 
 
@@ -38,7 +39,7 @@ def _file(found: re.Match[str], info: ObjectInfo) -> ProfileFile:
         path=found[0],
         learner=int(found["learner"]),
         process=found["process"],
-        kind="trace" if found["kind"] == "trace" else "stacks",
+        kind=cast(Kind, found["kind"]),
         size=info.size,
     )
 

@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from weft.collectives import latest
 from weft.commands.common import JobArgument, JsonOption, client_of
 from weft.errors import WeftError
-from weft.models.profiles import Profile
+from weft.models.profiles import Profile, ProfileFile
 from weft.resources.jobs import Job
 from weft.stacks import hottest
 from weft.ui.console import say, show, show_json
@@ -123,7 +124,27 @@ def _summarize(profile: Profile, target: Path) -> None:
     for file in profile.files:
         if file.kind != "stacks":
             continue
-        text = (target / f"learner-{file.learner}" / _name(file.path)).read_text(errors="replace")
+        text = _read(file, target)
         say(f"learner {file.learner}, {escape(file.process)}: the main thread was in")
         for call, share in hottest(text, _SHOWN):
             say(f"  {share:4.0%}  {escape(call)}")
+    _compare(profile, target)
+
+
+def _compare(profile: Profile, target: Path) -> None:
+    """Which ranks the others wait for."""
+    texts = {
+        int(file.process.removeprefix("rank-")): _read(file, target)
+        for file in profile.files
+        if file.kind == "collectives" and file.process.startswith("rank-")
+    }
+    found = latest(texts)
+    if found is None:
+        return
+    say(f"{count(found.count, 'collective')} of {count(len(found.ranks), 'rank')}, the latest ranks first:")
+    for rank in found.ranks[:_SHOWN]:
+        say(f"  rank {rank.rank}  entered {rank.last:4.0%} last, {1000 * rank.seconds:.1f} ms after the first rank")
+
+
+def _read(file: ProfileFile, target: Path) -> str:
+    return (target / f"learner-{file.learner}" / _name(file.path)).read_text(errors="replace")

@@ -326,7 +326,7 @@ def _strike(job: Job, strike: Strike, after: int, grace: int | None) -> Disturba
         elif not moment and not _ended(running.refresh(), attempt):
             time.sleep(_PAUSE)
             continue  # the tunnel broke
-        now = _over(running, attempt)
+        now = _over(running, attempt, halted=bool(moment) and kind == "halt")
         if now.state == "HALTED":
             now.resume()
         elif now.state == "COMPLETED":
@@ -349,12 +349,12 @@ def _has_stored(job: Job, attempt: int) -> bool:
         time.sleep(_PAUSE)
 
 
-def _over(job: Job, attempt: int) -> Job:
-    """The job once this attempt is over."""
+def _over(job: Job, attempt: int, halted: bool = False) -> Job:
+    """The job once this attempt is over. A job that is halted becomes HALTED a little after its attempt has ended."""
     while True:
         with suppress(Unavailable):
             job = job.refresh()
-            if _ended(job, attempt):
+            if job.is_terminal or (_ended(job, attempt) and not halted):
                 return job
         time.sleep(_PAUSE)
 

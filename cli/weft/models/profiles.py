@@ -12,8 +12,10 @@ from weft.models.base import Json, ServerValue, parse_time
 class ProfileFile(ServerValue):
     """A file of a profile; ``size`` in bytes.
 
-    ``kind`` is ``trace`` (of PyTorch's profiler: a Chrome trace in gzip) or ``stacks`` (of py-spy: a stack per line,
-    and how often it was seen). ``process`` is ``rank-N``, or ``process-N`` for a process without a rank.
+    ``kind`` is ``trace`` (of PyTorch's profiler: a Chrome trace in gzip), ``stacks`` (of py-spy: a stack per line, and
+    how often it was seen) or ``collectives`` (of PyTorch's flight recorder: a line for each collective that the process
+    has entered, with the process group, the collective's number, the operation, and the time in ns). ``process`` is
+    ``rank-N``, or ``process-N`` for a process without a rank.
     """
 
     path: str

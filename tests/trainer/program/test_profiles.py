@@ -34,7 +34,8 @@ def profiler(folder: Path) -> Profiler:
     own = {process.pid for process in psutil.Process().children(recursive=True)}
     watchdog = SimpleNamespace(own=own, adopt=own.add, disown=own.discard)
     (folder / "profiles").mkdir()
-    return Profiler(folder / "profiles", folder / "scratch", cast(Watchdog, watchdog))
+    (folder / "collectives").mkdir()
+    return Profiler(folder / "profiles", folder / "collectives", folder / "scratch", cast(Watchdog, watchdog))
 
 
 @contextmanager
@@ -65,19 +66,30 @@ def test_both_ranks_of_a_training_have_a_trace_of_as_many_steps_and_their_stacks
         shutil.copy(str(module.__file__), hooks / f"weft_{name}.py")
     (hooks / "sitecustomize.py").write_text("import weft_at_exit\n")  # as the environment of a job has it
     recorder = profiler(tmp_path)
-    place = {"PYTHONPATH": str(hooks), profiling.FOLDER_VARIABLE: str(tmp_path / "profiles")}
+    place = {
+        "PYTHONPATH": str(hooks),
+        profiling.FOLDER_VARIABLE: str(tmp_path / "profiles"),
+        collectives.FOLDER_VARIABLE: str(tmp_path / "collectives"),
+    }
     said: list[str] = []
     with running(python, PROGRAM, tmp_path, **place):
         eventually(lambda: len(list((tmp_path / "profiles").glob("*.asked"))) == 2)
         found = recorder.record(Wanted(ID, steps=3, seconds=SECONDS), said.append, threading.Event())
     assert said == ["PyTorch's profiler records 3 steps of 2 processes"]
     assert found.missing == []
-    assert sorted(found.files) == [f"rank-{rank}.{end}" for rank in (0, 1) for end in ("stacks.txt", "trace.json.gz")]
+    ends = ("collectives.txt", "stacks.txt", "trace.json.gz")
+    assert sorted(found.files) == [f"rank-{rank}.{end}" for rank in (0, 1) for end in ends]
     for rank in (0, 1):
         trace = json.loads(gzip.decompress(found.files[f"rank-{rank}.trace.json.gz"].read_bytes()))
         names = [event["name"] for event in trace["traceEvents"] if event.get("cat") in ("user_annotation", "cpu_op")]
         assert [name for name in names if name.startswith("ProfilerStep#")] == [f"ProfilerStep#{n}" for n in range(3)]
         assert names.count("aten::linear") == 3
+        entered = [line.split() for line in found.files[f"rank-{rank}.collectives.txt"].read_text().splitlines()]
+        assert {(group, operation) for group, _, operation, _ in entered} == {("0", "all_reduce")}
+        numbers, times = [int(entry[1]) for entry in entered], [int(entry[3]) for entry in entered]
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        assert times == sorted(times)
+        assert times[-1] / 1e9 == pytest.approx(time.time(), abs=SECONDS)
         stacks = found.files[f"rank-{rank}.stacks.txt"].read_text()
         assert "MainThread;" in stacks
         assert "step (trains.py:" in stacks

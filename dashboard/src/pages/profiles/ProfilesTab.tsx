@@ -15,6 +15,7 @@ import { dateTime, size } from "../../ui/format";
 import { Loading } from "../../ui/Loading";
 import { Table } from "../../ui/Table";
 import { useTitle } from "../../ui/useTitle";
+import { Collectives } from "./Collectives";
 import { Recorder } from "./Recorder";
 import { hottest, threads } from "./stacks";
 
@@ -94,6 +95,7 @@ function Shown({ job, profiles, profile }: { job: string; profiles: Profile[]; p
         </label>
       </div>
       {file ? <Stacks key={file.path} job={job} file={file} /> : <p className="muted">This profile has no stacks.</p>}
+      <Collectives key={profile.id} id={`${job} ${profile.id}`} urls={collectivesOf(job, profile)} />
       <h2 className="profile-files">Files</h2>
       <ul className="plain">
         {profile.files.map((found) => (
@@ -114,6 +116,13 @@ function Shown({ job, profiles, profile }: { job: string; profiles: Profile[]; p
       </p>
     </section>
   );
+}
+
+const MOST_RANKS = 64;
+
+function collectivesOf(job: string, profile: Profile): ReadonlyMap<number, string> {
+  const files = profile.files.filter(({ kind, process }) => kind === "collectives" && process.startsWith("rank-"));
+  return new Map(files.slice(0, MOST_RANKS).map(({ process, path }) => [Number(process.slice(5)), fileUrl(job, path)]));
 }
 
 const fileUrl = (job: string, path: string) =>

@@ -207,7 +207,8 @@ class Learner(Listener):
     def _new_profiler(self) -> Profiler:
         from weft_trainer.program.profiles import Profiler  # psutil takes 20 ms
 
-        return Profiler(self.folders.profiles, self.folders.agent / "profile", self._watchdog)
+        scratch = self.folders.agent / "profile"
+        return Profiler(self.folders.profiles, self.folders.collectives, scratch, self._watchdog)
 
     def _dump_stacks(self, request: str) -> None:
         from weft_trainer.program.stacks import take  # psutil takes 20 ms

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +18,51 @@ _NEWEST = 8
 """Collectives of each group that the agent reports; and as many of those that are in flight."""
 _MOST_GROUPS = 12
 _MOST_RANKS = 1024
+_MOST_NAME = 120
 
 
 def answers(folder: Path, asked: set[int], seconds: float) -> dict[int, dict[str, Any]]:
     """By process: ``rank``, ``groups``, ``collectives`` and ``finished`` of a report. Waits at most so long for those
     that are late."""
-    found: dict[int, dict[str, Any]] = {}
+    found = {pid: _report(text) for pid, text in _texts(folder, asked, seconds).items()}
+    return {pid: report for pid, report in found.items() if report}
+
+
+def entered(folder: Path, asked: set[int], seconds: float) -> dict[int, str]:
+    """By process, the collectives that it has entered, as far back as its recorder goes: a line each, with the group,
+    the number, the operation, and the time in ns by the clock of its machine. Waits as :func:`answers`."""
+    found = {pid: "".join(_lines(text)) for pid, text in _texts(folder, asked, seconds).items()}
+    return {pid: lines for pid, lines in found.items() if lines}
+
+
+def _texts(folder: Path, asked: set[int], seconds: float) -> dict[int, bytes]:
+    found: dict[int, bytes] = {}
     end = time.monotonic() + seconds
     while True:
         for pid in asked - found.keys():
             text = answer(folder, pid, _MOST_BYTES)
             if text is not None:
-                found[pid] = _entries(text)
+                found[pid] = text
         if asked <= found.keys() or time.monotonic() > end:
-            return {pid: entries for pid, entries in found.items() if entries}
+            return found
         time.sleep(0.05)
 
 
-def _entries(text: bytes) -> dict[str, Any]:
+def _lines(text: bytes) -> Iterator[str]:
+    with suppress(ValueError, KeyError, TypeError, AttributeError):
+        for entry in json.loads(text.partition(b"\n")[2] or "{}").get("entries", ()):
+            group, operation = str(entry["process_group"][0]), str(entry["profiling_name"]).rpartition(":")[2]
+            if not entry.get("is_p2p"):
+                at = int(entry["time_created_ns"])
+                yield f"{_word(group)} {int(entry['collective_seq_id'])} {_word(operation)} {at}\n"
+
+
+def _word(text: str) -> str:
+    """The program can give a group any name."""
+    return re.sub(r"[^\w.:/-]", "_", text)[:_MOST_NAME] or "_"
+
+
+def _report(text: bytes) -> dict[str, Any]:
     try:
         head, _, trace = text.partition(b"\n")
         about = json.loads(head)

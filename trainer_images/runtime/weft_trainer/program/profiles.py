@@ -1,5 +1,6 @@
 """Records profiles of the program's processes: traces by PyTorch's profiler, which the processes run themselves (see
-``program.profiling``), and stacks by py-spy, which reads any Python from outside."""
+``program.profiling``), stacks by py-spy, which reads any Python from outside, and when each process entered its last
+collectives, by PyTorch's flight recorder (see ``program.collectives``)."""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ from pathlib import Path
 import psutil
 
 from weft_trainer.machine.watchdog import Watchdog
+from weft_trainer.program.flight_recorder import entered
 from weft_trainer.program.questions import answer, ask, open_regular, waiting
 from weft_trainer.program.stacks import OWN_THREADS, find_py_spy, is_python, place_of
 from weft_trainer.words import count
@@ -37,6 +39,9 @@ _GRACE = 120.0
 """Seconds for the last step, and for a process to write its trace."""
 _LEAST_SECONDS = 3.0
 """Of stacks beside a trace: quick steps would have none."""
+_COLLECTIVES = "collectives.txt"
+_ANSWER_SECONDS = 30.0
+"""For a process to show its flight recorder."""
 _PY_SPY_GRACE = 60.0
 """Seconds for py-spy to begin, and to end."""
 _POLL = 0.1
@@ -100,12 +105,14 @@ class Profiler:
 
     Args:
         folder: in which the processes take requests.
+        recorders: the folder in which they show their flight recorders.
         scratch: a folder for the files.
         watchdog: knows the agent's own processes.
     """
 
-    def __init__(self, folder: Path, scratch: Path, watchdog: Watchdog) -> None:
+    def __init__(self, folder: Path, recorders: Path, scratch: Path, watchdog: Watchdog) -> None:
         self._folder = folder
+        self._recorders = recorders
         self._scratch = scratch
         self._watchdog = watchdog
 
@@ -116,6 +123,7 @@ class Profiler:
         parts = self._parts()
         if not parts:
             return Recording(missing=["no Python runs in this learner"])
+        self._take_collectives(parts)  # first: PyTorch's profiler slows steps down
         able = waiting(self._folder)
         if train := [part for part in parts if part.pid in able]:
             say(f"PyTorch's profiler records {count(wanted.steps, 'step')} of {_count(train)}")
@@ -128,10 +136,12 @@ class Profiler:
                         part.missing.append("no trace: an earlier recording in it has not ended")
                 self._take_traces(wanted, train, over)
                 over.wait(max(0.0, least - time.monotonic()))
+            self._take_collectives(train)
             return _named(train)
         say(f"py-spy records {_count(parts)} for {wanted.stack_seconds:g} s")
         with self._spying(parts, wanted.stack_seconds, over) as spies:
             _wait(lambda: _ended(spies), over, wanted.stack_seconds + _PY_SPY_GRACE)
+        self._take_collectives(parts)
         return _named(parts)
 
     def _parts(self) -> list[_Part]:
@@ -143,6 +153,17 @@ class Profiler:
                     found.append((sum(process.cpu_times()[:2]), _Part(process)))
         found.sort(key=lambda entry: -entry[0])
         return [part for _, part in found[:_MOST_PROCESSES]]
+
+    def _take_collectives(self, parts: list[_Part]) -> None:
+        """Of those that have shown none yet: before its first step, a program has none."""
+        parts = [part for part in parts if _COLLECTIVES not in part.files]
+        asked = ask(self._recorders, only=[part.pid for part in parts])
+        lines = entered(self._recorders, asked, _ANSWER_SECONDS)
+        for part in parts:
+            if part.pid in lines:
+                target = self._scratch / f"{part.pid}.{_COLLECTIVES}"
+                target.write_text(lines[part.pid])
+                part.files[_COLLECTIVES] = target
 
     # --- traces ---
 
