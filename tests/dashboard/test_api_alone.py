@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import Page, expect
 from sqlalchemy import select
@@ -109,6 +111,26 @@ def test_a_notification_that_failed_is_sent_again(page: Page, api: Api, ann: Per
     row.get_by_role("button", name="Send again").click()
     expect(row).to_contain_text("waiting")
     assert "secret-path" not in page.content()
+
+
+def test_what_is_still_to_come_is_not_shown_as_empty(page: Page, api: Api, ann: Person) -> None:
+    job = ann.submit(_MANIFEST.format(n=1))["id"]
+    for state in ("PENDING", "PROCESSING", "STORING", "FAILED"):
+        api.set_state(job, state)
+    page.route(re.compile(r"/events\?after=|/logs"), lambda _: None)  # no answer comes
+    page.goto(f"/jobs/{job}")
+    for tab in ("Events", "Logs"):
+        page.get_by_role("navigation", name="The job's pages").get_by_role("link", name=tab).click()
+        expect(page.locator(".skeleton").first).to_be_visible()
+        expect(page.locator("main")).not_to_contain_text(
+            re.compile(r"no (events|lines)|\b0 (events|lines)", re.IGNORECASE)
+        )
+    page.unroute_all()
+    page.goto(f"/jobs/{job}")
+    line = page.locator(".timeline")
+    expect(line).to_contain_text("STORING")
+    expect(line.locator(".tone-bad")).to_have_text("FAILED")
+    expect(line.locator(".tone-good")).to_have_count(0)
 
 
 def test_images_histograms_and_texts_are_shown_step_by_step(page: Page, api: Api, ann: Person) -> None:

@@ -37,6 +37,7 @@ def test_signing_in_leads_back_to_where_one_was(
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("alert")).to_contain_text("unknown")
     page.get_by_label("Token").fill(site.token)
+    expect(page.get_by_role("alert")).to_have_count(0)  # it was about another token
     page.get_by_role("button", name="Sign in").click()
     expect(page).to_have_url(re.compile(rf"/jobs/{running_job.id}/logs\?line=1"))
     expect(page.get_by_role("heading", name=HOSTILE)).to_be_visible()
