@@ -34,10 +34,11 @@ def objective(parameters: Mapping[str, Any]) -> float:
     return -abs(float(parameters["lr"]) - 0.01) - abs(int(parameters["width"]) - 32) / 100
 
 
-def submit(world: World, settings: Settings, **sweep: Any) -> str:
+def submit(world: World, settings: Settings, *, retries: int = 0, **sweep: Any) -> str:
     """A sweep of the world's user; ``sweep`` are keys of the manifest's."""
     manifest = {
         "name": "search",
+        "retries": retries,
         "framework": {"name": "python", "command": "python train.py --lr ${sweep.lr}"},
         "sweep": {"parameters": SPACE, "metric": "score", **sweep},
     }

@@ -12,6 +12,7 @@ from sqlalchemy import delete, select
 from tests.workers.sweeps import Swept, move_and_die, objective, submit
 from tests.workers.world import World
 
+from weft_core.lifecycle.states import LearnerPhase
 from weft_core.settings import Settings
 from weft_core.store.models import Event, Job
 from weft_workers.context import Context
@@ -96,6 +97,37 @@ def test_a_worker_that_is_killed_loses_and_doubles_no_promotion(
     assert traces[0] == traces[1]
     for number, job in disturbed.jobs().items():
         assert len(begun(world, job.id)) == disturbed.trials()[number].rung
+
+
+def test_a_trial_whose_node_is_lost_runs_again_and_changes_no_promotion(
+    world: World, context: Context, settings: Settings
+) -> None:
+    rungs = {"parameter": "epochs", "max": 2, "reduction": 2, "sync": True}
+    disturbed, calm = (
+        Swept(world, submit(world, settings, retries=1, search="asha", trials=2, rungs=rungs)) for _ in range(2)
+    )
+    Sweeps(context).move(disturbed.id)
+    lost, other = disturbed.open()
+    assert lost.job_id is not None
+    disturbed.finish(other, value=learnt(other.parameters))
+    world.step(lost.job_id)
+    world.phase(lost.job_id, LearnerPhase.PROCESSING)
+    world.step(lost.job_id)
+    world.engine.lose_learner(f"weft-{lost.job_id}-1", 0)
+    for _ in range(5):
+        world.pass_time(60)
+        world.step(lost.job_id)
+    assert world.attempts(lost.job_id)[0].outcome == "LOST"
+    Sweeps(context).move(disturbed.id)
+    assert [(trial.number, trial.rung) for trial in disturbed.open()] == [(lost.number, 0)], "the rung waits for it"
+    for swept in (disturbed, calm):
+        run(swept, context)
+    traces = [
+        [(trial.number, trial.parameters, trial.rung, trial.results, trial.state) for trial in swept.trials()]
+        for swept in (disturbed, calm)
+    ]
+    assert traces[0] == traces[1]
+    assert len(disturbed.labelled()) == 2, "no further job"
 
 
 def test_a_trial_that_fails_on_a_higher_rung_is_not_the_best_any_more(

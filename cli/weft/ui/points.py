@@ -135,6 +135,8 @@ def _spread(texts: Sequence[str], columns: Sequence[int], width: int, style: str
     for text, column in zip(texts, columns, strict=True):
         text = cells.shortened(text, room)
         at = min(max(column - len(text) // 2, 0), width - len(text))
+        if at > 1 and line[at - 1] != " ":  # the text before comes too close
+            line[at - 2 : at] = "… "
         line[at : at + len(text)] = text
     return Text("".join(line).rstrip(), style=style)
 
