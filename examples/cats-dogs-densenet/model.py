@@ -73,6 +73,19 @@ def set_precision(wanted: str) -> str:
     return wanted
 
 
+class RandomNumbers(keras.callbacks.Callback):
+    """Dropout's random numbers belong to the epoch: files of weights do not keep them."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.seed = seed
+
+    def on_epoch_begin(self, epoch, logs=None) -> None:
+        for layer in self.model.layers:
+            if isinstance(layer, layers.Dropout):
+                layer.seed_generator.state.assign([self.seed, epoch])
+
+
 class Progress(keras.callbacks.Callback):
     """A line at each epoch's end; Keras's own bar is not for logs."""
 

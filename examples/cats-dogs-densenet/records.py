@@ -52,22 +52,34 @@ def read_weighted(folder: Path, split: str, size: int, batch: int) -> tf.data.Da
     return counted.concatenate(filling).batch(batch, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
 
 
-def read_shuffled(folder: Path, split: str, size: int, batch: int, seed: int, mirror: bool) -> tf.data.Dataset:
-    """A split's images and classes in whole batches, in another order every time, so that others are left over; half
-    of the images mirrored if wanted."""
-    files, count = shards(folder, split)
+def steps_per_epoch(folder: Path, split: str, batch: int) -> int:
+    """How many whole batches a split has."""
+    _, count = shards(folder, split)
     if count < batch:
         raise SystemExit(f"the split {split} has {count} records, fewer than the {batch} of one batch")
-    names = tf.data.Dataset.from_tensor_slices(files).shuffle(len(files), seed)
-    records = names.interleave(tf.data.TFRecordDataset, cycle_length=8, num_parallel_calls=tf.data.AUTOTUNE)
-    records = records.apply(tf.data.experimental.assert_cardinality(count)).shuffle(min(count, 10_000), seed)
+    return count // batch
 
-    def prepare(record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+
+def read_shuffled(
+    folder: Path, split: str, size: int, batch: int, epochs: range, seed: int, mirror: bool
+) -> tf.data.Dataset:
+    """A split's images and classes in whole batches, epoch after epoch; half of the images mirrored if wanted. The
+    order and the mirrored images belong to the epoch: a resume has the same."""
+    files, count = shards(folder, split)
+
+    def epoch(number: tf.Tensor) -> tf.data.Dataset:
+        names = tf.random.experimental.stateless_shuffle(files, tf.stack([seed, tf.cast(number, tf.int32)]))
+        records = tf.data.Dataset.from_tensor_slices(names).interleave(
+            tf.data.TFRecordDataset, cycle_length=8, num_parallel_calls=tf.data.AUTOTUNE
+        )
+        shuffled = records.shuffle(min(count, 10_000), seed + number, reshuffle_each_iteration=False)
+        numbered = shuffled.enumerate(number * count)
+        return numbered.map(prepare, num_parallel_calls=tf.data.AUTOTUNE).batch(batch, drop_remainder=True)
+
+    def prepare(number: tf.Tensor, record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         image, label = parse(record, size)
-        return (tf.image.random_flip_left_right(image, seed) if mirror else image), label
+        if mirror:
+            image = tf.image.stateless_random_flip_left_right(image, tf.stack([tf.cast(seed, tf.int64), number]))
+        return image, label
 
-    return (
-        records.map(prepare, num_parallel_calls=tf.data.AUTOTUNE)
-        .batch(batch, drop_remainder=True)
-        .prefetch(tf.data.AUTOTUNE)
-    )
+    return tf.data.Dataset.range(epochs.start, epochs.stop).flat_map(epoch).prefetch(tf.data.AUTOTUNE)

@@ -18,8 +18,18 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import h5py
 import keras
 import tensorflow as tf
-from model import BLOCK_ENDS, Progress, backbone, classifier, compile_for, copy_weights, devices, set_precision
-from records import class_names, read_shuffled, read_weighted, shards
+from model import (
+    BLOCK_ENDS,
+    Progress,
+    RandomNumbers,
+    backbone,
+    classifier,
+    compile_for,
+    copy_weights,
+    devices,
+    set_precision,
+)
+from records import class_names, read_shuffled, read_weighted, shards, steps_per_epoch
 
 DATA = Path(os.environ["DATA_DIR"])
 RESULTS = Path(os.environ["RESULT_DIR"])
@@ -146,8 +156,9 @@ def load_progress() -> tuple[int, int, dict]:
         return int(progress.attrs["phase"]), int(progress.attrs["epochs"]), stored
 
 
-def train(model: keras.Model, features: keras.Model, strategy, training, held_out, args: argparse.Namespace) -> None:
+def train(model: keras.Model, features: keras.Model, strategy, batch: int, held_out, args: argparse.Namespace) -> None:
     """Both phases, or the rest of them after an interrupted attempt."""
+    steps = steps_per_epoch(DATA, "train", batch)
     reached, done, stored = load_progress()
     for number, phase in enumerate(phases(args)):
         if number < reached:
@@ -169,12 +180,14 @@ def train(model: keras.Model, features: keras.Model, strategy, training, held_ou
             if stored.get("wait", 0) >= args.patience:
                 end = done  # it had stopped already: only the best weights are taken
         callbacks += [
+            RandomNumbers(args.seed),
             Checkpoint(number, stopping),
             keras.callbacks.TensorBoard(RESULTS / "tensorboard", write_graph=False),
             Progress(phase.name),
         ]
         history = model.fit(
-            training,
+            read_shuffled(DATA, "train", args.image_size, batch, range(done, phase.end), args.seed, args.mirror),
+            steps_per_epoch=steps,
             validation_data=held_out,
             initial_epoch=done,
             epochs=end,
@@ -206,13 +219,12 @@ def main() -> None:
 
     classes = class_names(DATA)
     batch = args.batch_size * strategy.num_replicas_in_sync  # fit() deals each batch out to the replicas
-    training = read_shuffled(DATA, "train", args.image_size, batch, args.seed, args.mirror)
     held_out = read_weighted(DATA, "validation", args.image_size, batch)
     with strategy.scope():  # every variable made in here has a copy on each device, kept equal
         features = backbone(args.blocks)
         copy_weights(stored, features)
         model = classifier(features, args.image_size, len(classes), args.dropout)
-    train(model, features, strategy, training, held_out, args)
+    train(model, features, strategy, batch, held_out, args)
 
     accuracy = model.evaluate(held_out, verbose=0, return_dict=True)["accuracy"]
     say(f"validation accuracy {accuracy:.4f} on {shards(DATA, 'validation')[1]:,} held-out images")

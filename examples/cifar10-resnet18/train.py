@@ -19,6 +19,13 @@ from model import ResNet18, class_names, read_images
 from torch import Tensor
 from torch.nn import functional
 
+try:
+    from weft_trainer import log_metrics  # there in every learner
+except ImportError:  # on a machine without Weft
+
+    def log_metrics(**_) -> None: ...
+
+
 DATA = Path(os.environ["DATA_DIR"])
 RESULTS = Path(os.environ["RESULT_DIR"])
 CHECKPOINT = Path(os.environ["CHECKPOINT_DIR"]) / "checkpoint.pt"
@@ -136,6 +143,8 @@ def train_epoch(model, optimizer, images: Tensor, labels: Tensor, epoch: int, ar
         if (step + 1) % args.log_every == 0:
             say(f"{where}  step {step + 1}/{len(batches)}  loss {seen[0] / seen[2]:.4f}  lr {rate:.4f}")
     loss_sum, right, count = hvd.allreduce(seen, op=hvd.Sum).tolist()
+    if hvd.rank() == 0:
+        log_metrics(loss=loss_sum / count, accuracy=right / count, lr=rate, step=epoch + 1, group="train")
     return f"{where}  loss {loss_sum / count:.4f}  accuracy {right / count:.4f}  lr {rate:.4f}"
 
 
@@ -227,6 +236,7 @@ def train(args: argparse.Namespace) -> None:
         accuracy = test(model, *held_out, args)
         say(f"{trained}  test accuracy {accuracy:.4f}")
         if hvd.rank() == 0:
+            log_metrics(accuracy=accuracy, step=epoch + 1, group="test")
             state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
             save({**state, "epochs": epoch + 1, "width": args.width}, CHECKPOINT)
     if start < args.epochs:

@@ -7,16 +7,25 @@ import ray
 import torch
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+try:
+    from weft_trainer import log_metrics  # there in every learner
+except ImportError:  # on a machine without Weft
+
+    def log_metrics(**_) -> None: ...
+
+
 CHECKPOINT = Path(os.environ["CHECKPOINT_DIR"]) / "checkpoint.pt"
 
 
 @ray.remote(num_cpus=0)
 class CheckpointKeeper:
     """An actor on the driver's node: what the first worker hands to it goes to CHECKPOINT_DIR of learner 1, and from
-    there to S3. On a retry it comes back there, while that worker may run in another learner."""
+    there to S3. On a retry it comes back there, while that worker may run in another learner. The curves, too, are of
+    learner 1."""
 
-    def save(self, state: dict) -> None:
+    def save(self, state: dict, metrics: dict) -> None:
         """At once or not at all: a learner may be stopped at any moment, also while it writes."""
+        log_metrics(**metrics, step=state["epochs"], group="train")
         part = CHECKPOINT.with_suffix(".part")
         torch.save(state, part)
         part.replace(CHECKPOINT)

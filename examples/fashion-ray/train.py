@@ -60,7 +60,7 @@ def train(config: dict) -> dict:
     """Runs in each worker; what the first one returns is the result."""
     context = ray.train.get_context()
     first = context.get_world_rank() == 0
-    torch.manual_seed(config["seed"] + context.get_world_rank())
+    torch.manual_seed(config["seed"])
     print(f"worker {context.get_world_rank()} of {context.get_world_size()} on learner {os.environ['LEARNER_ID']}")
     net = Net()
     optimizer = torch.optim.SGD(net.parameters(), lr=config["learning_rate"], momentum=0.9)
@@ -73,13 +73,15 @@ def train(config: dict) -> dict:
     pictures = TensorDataset(*read_images(Path(os.environ["DATA_DIR"]), "train"))
     loader = ray.train.torch.prepare_data_loader(DataLoader(pictures, config["batch_size"], shuffle=True))
     for epoch in range(done, config["epochs"]):
+        # For dropout: the numbers belong to the epoch, so a resume has the same. They differ between workers.
+        torch.manual_seed(config["seed"] + epoch * context.get_world_size() + context.get_world_rank())
         if context.get_world_size() > 1:
             loader.sampler.set_epoch(epoch)
         loss, accuracy = train_epoch(model, optimizer, loader)
         if first:
             print(f"epoch {epoch + 1}/{config['epochs']}  loss {loss:.4f}  accuracy {accuracy:.4f}", flush=True)
             state = {"model": net.state_dict(), "optimizer": optimizer.state_dict(), "epochs": epoch + 1}
-            ray.get(config["keeper"].save.remote(state))
+            ray.get(config["keeper"].save.remote(state, {"loss": loss, "accuracy": accuracy}))
     accuracy, held_out = test(net, context)
     weights = {name: tensor.cpu().numpy() for name, tensor in net.state_dict().items()}  # Ray Train returns no tensors
     return {"accuracy": accuracy, "held_out": held_out, "model": weights} if first else {}

@@ -56,7 +56,7 @@ def train(config: dict) -> dict:
     """Runs in each worker; what the first one returns is the result."""
     hvd.init()
     device = torch.device("cuda", hvd.local_rank()) if config["use_gpu"] else torch.device("cpu")
-    torch.manual_seed(config["seed"] + hvd.rank())
+    torch.manual_seed(config["seed"])
     print(f"worker {hvd.rank()} of {hvd.size()} on learner {os.environ['LEARNER_ID']}", flush=True)
     model = Net().to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=config["learning_rate"], momentum=0.9)
@@ -74,11 +74,13 @@ def train(config: dict) -> dict:
     loader = DataLoader(pictures, config["batch_size"], sampler=sampler)
     for epoch in range(done, config["epochs"]):
         sampler.set_epoch(epoch)
+        # For dropout: the numbers belong to the epoch, so a resume has the same. They differ between workers.
+        torch.manual_seed(config["seed"] + epoch * hvd.size() + hvd.rank())
         loss, accuracy = train_epoch(model, optimizer, loader, device)
         if hvd.rank() == 0:
             print(f"epoch {epoch + 1}/{config['epochs']}  loss {loss:.4f}  accuracy {accuracy:.4f}", flush=True)
             state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epochs": epoch + 1}
-            ray.get(config["keeper"].save.remote(state))
+            ray.get(config["keeper"].save.remote(state, {"loss": loss, "accuracy": accuracy}))
     accuracy, held_out = test(model, device)
     weights = {name: tensor.cpu().numpy() for name, tensor in model.state_dict().items()}
     hvd.shutdown()

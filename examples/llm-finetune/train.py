@@ -239,9 +239,10 @@ def main() -> None:
     if first == 0:
         validate(0)
     model.train()
-    torch.manual_seed(args.seed + 1000 * first + rank)  # dropout differs between processes
     losses, started = [], time.monotonic()
     for step in range(first, steps):
+        # For dropout: the numbers belong to the step, so a resume has the same. They differ between processes.
+        torch.manual_seed(args.seed + step * world + rank)
         epoch, at = divmod(step, steps_per_epoch)
         # The order of an epoch is the same every run and with every number of processes.
         order = torch.randperm(len(training), generator=torch.Generator().manual_seed(args.seed + epoch))

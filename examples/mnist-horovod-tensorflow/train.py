@@ -20,6 +20,13 @@ import keras
 import tensorflow as tf
 from model import LearningRate, Progress, RandomNumbers, batches, network, read_digits
 
+try:
+    from weft_trainer import log_metrics  # there in every learner
+except ImportError:  # on a machine without Weft
+
+    def log_metrics(**_) -> None: ...
+
+
 DATA = Path(os.environ["DATA_DIR"])
 RESULTS = Path(os.environ["RESULT_DIR"])
 CHECKPOINT = Path(os.environ["CHECKPOINT_DIR"]) / "checkpoint.weights.h5"
@@ -45,6 +52,10 @@ class AveragedMetrics(keras.callbacks.Callback):
         names = sorted(logs)
         averages = hvd.allreduce(tf.constant([logs[name] for name in names]), op=hvd.Average)
         logs.update(zip(names, averages.numpy().tolist(), strict=True))
+
+
+def log_epoch(epoch: int, logs: dict) -> None:
+    log_metrics(loss=logs["loss"], accuracy=logs["accuracy"], step=epoch + 1, group="train")
 
 
 def save_checkpoint(model: keras.Model) -> None:
@@ -113,6 +124,7 @@ def main() -> None:
         Progress(say, args.epochs, args.log_every),
     ]
     if hvd.rank() == 0:
+        callbacks.append(keras.callbacks.LambdaCallback(on_epoch_end=log_epoch))
         callbacks.append(keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: save_checkpoint(model)))
     model.fit(
         batches(images, labels, args.batch_size, range(start, args.epochs), seed),
@@ -127,6 +139,7 @@ def main() -> None:
     accuracy, held_out = test(model)
     say(f"test accuracy {accuracy:.4f} on {held_out} held-out digits")
     if hvd.rank() == 0:
+        log_metrics(accuracy=accuracy, step=args.epochs, group="test")
         trained = network()  # without the optimizer, so that loading it needs no Horovod
         trained.set_weights(model.get_weights())
         trained.save(RESULTS / "model.keras")

@@ -96,10 +96,10 @@ def _mixed(records: Iterable[tuple[bytes, int]], order: random.Random) -> Iterat
 
 
 class Images(IterableDataset):
-    """One process's share of a split: pixels (3, size, size) from 0 to 255 and the class; for training in ever new
-    order and without an end, for validation each image once."""
+    """One process's share of a split: pixels (3, size, size) from 0 to 255 and the class; with a ``seed`` to train on,
+    in an order and with crops that depend on it alone, and without an end; without, to validate, each image once."""
 
-    def __init__(self, source: Folder | Shards, size: int, rank: int, processes: int, seed: int | None) -> None:
+    def __init__(self, source: Folder | Shards, size: int, rank: int, processes: int, seed: str | None) -> None:
         self.source, self.size, self.rank, self.processes, self.seed = source, size, rank, processes, seed
 
     def __iter__(self) -> Iterator[tuple[Tensor, int]]:
@@ -112,8 +112,9 @@ class Images(IterableDataset):
             return
         for turn in itertools.count():
             order = random.Random(f"{self.seed}-{turn}")  # the same in all processes, which share the files out by it
+            crops = random.Random(f"{self.seed}-{turn}-{part}")
             for jpeg, label in self.source.read(part, parts, order):
-                yield _pixels(_random_crop(_decode(jpeg), self.size)), label
+                yield _pixels(_random_crop(_decode(jpeg), self.size, crops)), label
 
 
 def _decode(jpeg: bytes) -> Image.Image:
@@ -124,7 +125,7 @@ def _pixels(image: Image.Image) -> Tensor:
     return torch.from_numpy(np.array(image)).permute(2, 0, 1)
 
 
-def _random_crop(image: Image.Image, size: int) -> Image.Image:
+def _random_crop(image: Image.Image, size: int, random: random.Random) -> Image.Image:
     """A part of 8 to 100 % of the area, 3:4 to 4:3, at random, and every second one mirrored: Szegedy et al., "Going
     Deeper with Convolutions" (2014)."""
     width, height = image.size
@@ -179,8 +180,9 @@ def find(folder: Path, split: str) -> Folder | Shards | None:
     return source if len(source) else None
 
 
-def loader(source: Folder | Shards, args, gang, seed: int | None, device: torch.device) -> DataLoader:
-    """This process's batches: with a ``seed`` to train on, in random order without an end; without, to validate."""
+def loader(source: Folder | Shards, args, gang, epoch: int | None, device: torch.device) -> DataLoader:
+    """This process's batches: of an ``epoch`` to train on, in its random order without an end; without, to validate."""
+    seed = None if epoch is None else f"{args.seed}-{epoch}"
     return DataLoader(
         Images(source, args.image_size, gang.rank, gang.size, seed),
         args.batch_size,
@@ -188,6 +190,5 @@ def loader(source: Folder | Shards, args, gang, seed: int | None, device: torch.
         # A forked worker inherits locks that threads of Gloo, NCCL or OpenMP hold at that moment, and can then hang.
         multiprocessing_context="forkserver" if args.workers else None,
         pin_memory=device.type == "cuda",
-        drop_last=seed is not None,
-        persistent_workers=seed is not None and args.workers > 0,
+        drop_last=epoch is not None,
     )

@@ -135,7 +135,7 @@ def train_epoch(training: Training, batches, epoch: int, steps: int, say, events
 def main() -> None:
     args = options(__doc__.split("\n")[0])
     gang = join()
-    torch.manual_seed(args.seed + gang.rank)  # crops differ between processes; the weights get equal in wrap()
+    torch.manual_seed(args.seed + gang.rank)  # noise differs between processes; the weights get equal in wrap()
     torch.backends.cudnn.benchmark = True
 
     def say(line: str) -> None:
@@ -153,14 +153,10 @@ def main() -> None:
 
     training = Training(args, gang)
     print(f"rank {gang.rank} of {gang.size} on {training.device}", flush=True)
-    batches = iter(
-        loader(source, args, gang, args.seed + training.epoch, training.device)
-        if source
-        else Noise(args, training.device)
-    )
+    noise = None if source else Noise(args, training.device)
 
     def train_steps(count: int) -> None:
-        for pixels, labels in itertools.islice(batches, count):
+        for pixels, labels in itertools.islice(noise, count):
             done = training.step(pixels, labels, 0)
         if count:
             done.sum().item()  # waits for the device
@@ -174,6 +170,8 @@ def main() -> None:
         events = SummaryWriter(args.tensorboard) if gang.rank == 0 else None
         seconds = 0.0
         for epoch in range(training.epoch, args.epochs):
+            # The order and the crops belong to the epoch, so a resume has the same.
+            batches = noise or loader(source, args, gang, epoch, training.device)
             seconds += train_epoch(training, batches, epoch, steps, say, events)
             if validation:
                 top_1, top_5 = training.validate(loader(validation, args, gang, None, training.device))
