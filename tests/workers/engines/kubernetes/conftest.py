@@ -38,14 +38,14 @@ def begun(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Callable[[Story], None]]:
-    """Begins the module's tests that are :func:`together`; called with such a test, it waits for its outcome."""
+    """Begins the module's tests that are :func:`together`, four at a time; called with such a test, waits for it."""
     chosen = {item.name for item in request.session.items if item.path == request.path}
 
     def play(story: Story, folder: Path) -> None:
         with KubeBench.opened(kube, folder) as made:
             story(made)
 
-    with ThreadPoolExecutor(16) as pool:
+    with ThreadPoolExecutor(4) as pool:
         stories = [story for story in STORIES[request.module.__name__] if story.__name__ in chosen]
         running = {story: pool.submit(play, story, tmp_path_factory.mktemp("story")) for story in stories}
         yield lambda story: running[story].result()
