@@ -10,7 +10,7 @@ import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import httpx
 import pytest
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _TOGETHER = ("kubernetes", "training", "e2e", "ray", "engines-ray", "dashboard", "gpu")
 _TRAINING = ("test_elastic", "test_examples", "test_image_examples", "test_imagenet_resnet50")
 """Files of tests/e2e whose jobs train with a framework: half of the work there, on a stack of their own."""
+_OF_A_FOLDER = ("on_kube", "bench")
+"""Fixtures of the whole session that the tests of one folder use: a stack; an engine with a run that stands."""
 _SLOW = ("deploy", "embedded", "engines", "examples", "faults", "trainer", "trainer_images", "workers")
 """Folders whose tests start stacks, installations or learners. A slow test of another folder has the mark itself."""
 _CONTAINERS = Path(__file__).parent / "containers"
@@ -85,9 +87,17 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """With the last test of a group its cluster or stack goes: one that idles still takes a part of a core."""
-    if nextitem is not None and _group(item) in _TOGETHER and _group(nextitem) != _group(item):
+    """With the last test of a group its cluster or stack goes, and with the last test of a folder what only this folder
+    uses: a stack that idles still takes a part of a core."""
+    if nextitem is None or _group(item) not in _TOGETHER:
+        return
+    if _group(nextitem) != _group(item):
         item.session._setupstate.teardown_exact(None)  # as after the last test of all; no public call does this
+    elif item.path.parent != nextitem.path.parent:
+        for name in _OF_A_FOLDER:
+            for definition in item.session._fixturemanager._arg2fixturedefs.get(name, ()):
+                if definition.scope == "session":
+                    definition.finish(cast(Any, item)._request)  # those that depend on it end first
 
 
 def pytest_configure(config: pytest.Config) -> None:

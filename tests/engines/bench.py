@@ -52,7 +52,7 @@ class Bench(ABC):
     no_image = "nothing-of-this-name:1.0"
     each = Resources(cpus=0.25, gpus=0, memory=256 * MIB)
     """What an ordinary learner gets."""
-    many = 6
+    many = 4
     """So many runs that one request for each would be seen."""
     proxy: Proxy | None = None  # None for an engine that lacks "network"
     """Between every engine that :meth:`engine` makes and its server."""
@@ -241,7 +241,7 @@ def until(condition: Callable[[], T | None], describe: Callable[[], object] = la
             answer = str(error)
         passed = time.monotonic() - began
         assert passed < PATIENCE, f"not within {PATIENCE:g} s; last answer {answer!r}; {describe()}"
-        time.sleep(min(max(0.1, passed / 20), 1))
+        time.sleep(min(max(0.1, passed / 10), 1))  # asking takes CPU time from what is waited for
 
 
 def answer_of(ask: Callable[[], T]) -> T:

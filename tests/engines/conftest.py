@@ -54,6 +54,15 @@ def case(bench: Bench, request: pytest.FixtureRequest, _ended: list[Case]) -> It
     bench.rest()
 
 
+@pytest.fixture(scope="module")
+def together(bench: Bench, request: pytest.FixtureRequest, _ended: list[Case]) -> Iterator[Case]:
+    """For runs that several tests of a module begin together."""
+    made = Case(bench, request.node.path.stem.removeprefix("test_"))
+    yield made
+    made.close()
+    _ended.append(made)
+
+
 @pytest.fixture
 def standing(_shared: Case) -> Run:
     """A run of two learners that runs, for cases that do it no harm."""

@@ -12,7 +12,7 @@ from tests.trainer.api_double import ApiDouble, LearnerRecord
 MARK = "WEFT_SUITE_RUN"
 """A variable of every user process of the suite, by which it is found whatever happened to its parents."""
 
-_FOREVER = "while :; do sleep 0.1; done"
+_FOREVER = "while :; do sleep 0.3; done"
 SLEEPS = "echo rank $WEFT_RANK of $WEFT_NUM_LEARNERS; echo ready; exec sleep 600"
 POLITE = f"trap 'echo told; sleep 1; echo finished; exit 0' TERM; echo ready; {_FOREVER}"
 STUBBORN = f"trap 'echo told' TERM; echo ready; {_FOREVER}"

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
+import pytest
 from tests.engines import processes
-from tests.engines.bench import PATIENCE, Bench, Case, until
+from tests.engines.bench import PATIENCE, Bench, Case, Run, until
 from tests.engines.conftest import Require
 from tests.engines.learners import POLITE, STUBBORN
 
 from weft_core.engine import LearnerState
 
 
-def test_one_stop_is_enough_and_gives_time_to_finish(case: Case) -> None:
-    run = case.run(POLITE, learners=2).launch().started()
+def begin(case: Case) -> Mapping[str, Run]:
+    """Runs of the first three tests, which begin together: most of their time is waiting for their agents."""
+    runs = {"two": case.run(POLITE, learners=2), "polite": case.run(POLITE), "stubborn": case.run(STUBBORN)}
+    return {name: run.launch() for name, run in runs.items()}
+
+
+@pytest.fixture(scope="module")
+def begun(together: Case) -> Mapping[str, Run]:
+    return begin(together)
+
+
+def test_one_stop_is_enough_and_gives_time_to_finish(begun: Mapping[str, Run]) -> None:
+    run = begun["two"].started()
     began = time.monotonic()
     run.stop(PATIENCE * 2)
     assert time.monotonic() - began < PATIENCE, "it returns at once"
@@ -22,8 +35,8 @@ def test_one_stop_is_enough_and_gives_time_to_finish(case: Case) -> None:
     assert time.monotonic() - began < PATIENCE * 2, "who has finished is not waited for"
 
 
-def test_stopping_again_or_what_never_was_is_no_error(bench: Bench, case: Case) -> None:
-    run = case.run(POLITE).launch().started()
+def test_stopping_again_or_what_never_was_is_no_error(bench: Bench, case: Case, begun: Mapping[str, Run]) -> None:
+    run = begun["polite"].started()
     began = time.monotonic()
 
     def stopped() -> bool:
@@ -39,9 +52,9 @@ def test_stopping_again_or_what_never_was_is_no_error(bench: Bench, case: Case) 
     case.run().stop(5)
 
 
-def test_who_ignores_it_is_killed_when_the_grace_is_over_and_not_before(case: Case) -> None:
+def test_who_ignores_it_is_killed_when_the_grace_is_over_and_not_before(begun: Mapping[str, Run]) -> None:
     grace = 6.0
-    run = case.run(STUBBORN).launch().started()
+    run = begun["stubborn"].started()
     began = time.monotonic()
     run.stop(grace)
     until(lambda: not processes.of([run.spec]))

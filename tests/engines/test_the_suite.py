@@ -144,15 +144,21 @@ class SpoiledBench(LocalBench):
         super().close()
 
 
-def _play(bench: SpoiledBench, name: str, law: Callable[..., None]) -> None:
-    """Run a case as pytest would."""
+def _play(bench: SpoiledBench, name: str, law: Callable[..., None], patience: float = benches.PATIENCE) -> None:
+    """Run a case as pytest would; ``patience`` is the case's own, once the runs that it is given have begun."""
     case, shared = Case(bench, name), Case(bench, f"{name}-shared")
     asked = inspect.signature(law).parameters
     given: dict[str, Any] = {"bench": bench, "case": case, "require": lambda _: None, "way": Way.REFUSED}
     try:
         if "standing" in asked:
             given["standing"] = shared.run(learners=2).launch().started()
-        law(**{parameter: given[parameter] for parameter in asked})
+        if "begun" in asked:
+            given["begun"] = test_stop.begin(shared)
+            for run in given["begun"].values():
+                run.started()
+        with pytest.MonkeyPatch.context() as hurried:
+            hurried.setattr(benches, "PATIENCE", patience)
+            law(**{parameter: given[parameter] for parameter in asked})
     finally:
         bench.away = False
         case.close()
@@ -174,17 +180,15 @@ _MUTANTS = [
 
 @pytest.mark.parametrize(("how", "law"), _MUTANTS, ids=[how.__name__ for how, _ in _MUTANTS])
 def test_an_engine_that_breaks_a_law_fails_its_case(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: type[Honest], law: Callable[..., None]
+    tmp_path: Path, how: type[Honest], law: Callable[..., None]
 ) -> None:
     bench = SpoiledBench(tmp_path, how)
-    with monkeypatch.context() as hurried:
-        hurried.setattr(benches, "PATIENCE", 6.0)
-        try:
-            _play(bench, "spoiled", law)
-        except (AssertionError, pytest.fail.Exception):
-            broken = True
-        else:
-            broken = False
+    try:
+        _play(bench, "spoiled", law, patience=6.0)
+    except (AssertionError, pytest.fail.Exception):
+        broken = True
+    else:
+        broken = False
     bench.close()
     assert broken, f"{law.__name__} does not notice"
 

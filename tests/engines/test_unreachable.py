@@ -133,11 +133,13 @@ def test_half_a_launch_is_listed_and_can_be_completed_or_stopped(bench: Bench, c
         for run in runs:
             until(partial(_is_listed_or_gone, run))
             assert run.api.count("ready") == 0
-        for run in runs:
-            if finish:
+        if finish:
+            for run in runs:
                 run.launch(bench.engine())
+            for run in runs:
                 run.started()
                 assert run.api.agents == _BOTH
+        for run in runs:
             run.finish(bench.engine())
 
 

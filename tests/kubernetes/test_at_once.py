@@ -8,16 +8,17 @@ from tests.e2e.stack import eventually, lines
 from tests.kubernetes.cluster import asked_cpus
 from tests.kubernetes.stack import KubeStack, outcomes
 
-JOBS, CPUS = 10, 0.5
+JOBS = 6
 
 
 def test_many_small_jobs_at_once(on_kube: KubeStack) -> None:
-    """All run, several at a time, and admission never starts what does not fit: of two nodes with room for four each
+    """All run, several at a time, and admission never starts what does not fit: of two nodes with room for two each
     it has to know what runs on which."""
-    there = sum(on_kube.cluster.cpus().values())
+    cpus = on_kube.cluster.cpus().values()
+    there, each = sum(cpus), min(cpus) * 0.45
     client = on_kube.stack.client
     with ThreadPoolExecutor(8) as pool:
-        jobs = list(pool.map(lambda n: on_kube.train(f"echo job {n}", cpus=CPUS, name=f"many-{n}"), range(JOBS)))
+        jobs = list(pool.map(lambda n: on_kube.train(f"echo job {n}", cpus=each, name=f"many-{n}"), range(JOBS)))
     most = 0
 
     def done() -> bool:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.kubernetes.cluster import Cluster, is_bygone
 from tests.workers.engines.kubernetes import samples
 
-from weft_core.engine import LearnerObservation, LearnerState, Observation
+from weft_core.engine import EngineUnreachable, LearnerObservation, LearnerState, Observation
 from weft_core.launch import LaunchSpec
 from weft_workers.engines.kubernetes import KubernetesEngine
 
@@ -29,13 +31,36 @@ PATIENCE = 240.0
 
 
 def until(condition: Callable[[], T | None], seconds: float = PATIENCE) -> T:
-    """The first true answer. Each check asks the cluster, so the pauses grow with the time that has passed."""
+    """The first true answer; an engine that can't be reached for a moment is asked again, as the reconciler does. Each
+    check asks the cluster, so the pauses grow with the time that has passed."""
     began = time.monotonic()
-    while not (answer := condition()):
+    while True:
+        answer: T | str | None
+        try:
+            if answer := condition():
+                return answer
+        except EngineUnreachable as error:
+            answer = str(error)
         passed = time.monotonic() - began
         assert passed < seconds, f"not within {seconds} s; last answer: {answer!r}"
         time.sleep(min(max(0.05, passed / 20), 1))
-    return answer
+
+
+Story = Callable[["KubeBench"], None]
+STORIES: defaultdict[str, list[Story]] = defaultdict(list)
+"""By module: its tests that are :func:`together`."""
+
+
+def together(story: Story) -> Callable[[Callable[[Story], None]], None]:
+    """For tests that wait for pods most of the time: those of a module begin at once, each on a bench of its own. Its
+    turn is when its outcome is waited for."""
+    STORIES[story.__module__].append(story)
+
+    def test(begun: Callable[[Story], None]) -> None:
+        begun(story)
+
+    test.__name__, test.__doc__ = story.__name__, story.__doc__
+    return test
 
 
 class KubeBench:
@@ -48,9 +73,18 @@ class KubeBench:
         self._engines: list[KubernetesEngine] = []
         self.engine = self.new_engine()
 
+    @classmethod
+    @contextmanager
+    def opened(cls, kube: Cluster, folder: Path) -> Iterator[KubeBench]:
+        """One in a namespace of its own on the real cluster."""
+        made = cls(kube, folder)
+        with kube.namespace(made.namespace):
+            yield made
+            made.close()
+
     def new_engine(self, **settings: Any) -> KubernetesEngine:
-        # The stand-in is the agent.
-        own = {"kubeconfig": self.kube.kubeconfig, "namespace": self.namespace, "timeout": 20, "mount_agent": False}
+        # The stand-in is the agent. On a busy machine, a dozen engines may wait for their first list at once.
+        own = {"kubeconfig": self.kube.kubeconfig, "namespace": self.namespace, "timeout": 120, "mount_agent": False}
         given = {**own, **settings}
         made = KubernetesEngine("kube", samples.settings(**given), "weft", self.installation)
         self._engines.append(made)

@@ -1,4 +1,6 @@
-"""Rights that are missing, an API server that hangs, a node that is lost and comes back."""
+"""Rights that are missing, and a node that is lost and comes back.
+
+A server that does not answer: tests/engines/test_unreachable.py, and test_client.py for the words."""
 
 from __future__ import annotations
 
@@ -135,43 +137,6 @@ def test_settings_that_lead_nowhere(bench: KubeBench, monkeypatch: pytest.Monkey
 
 
 # --- what breaks the cluster for everybody for a while ------------------------------------------------------------
-
-
-def test_an_api_server_that_hangs_is_unreachable_and_comes_back(bench: KubeBench) -> None:
-    spec = bench.spec()
-    bench.engine.launch(spec)
-    bench.running(spec)
-    engine = bench.new_engine(timeout=2)
-
-    def sees() -> bool:
-        try:
-            return spec.run_name in engine.observe() and bool(engine.capacity().nodes)
-        except EngineUnreachable:
-            return False
-
-    until(sees, PATIENCE)
-    server = bench.kube.pid("apiserver")
-    os.kill(server, signal.SIGSTOP)
-    try:
-        for ask in (engine.observe, engine.capacity, lambda: engine.stop(spec.run_name, NOW)):
-            began = time.monotonic()
-            with pytest.raises(EngineUnreachable, match="no answer within 2 s"):
-                ask()
-            assert time.monotonic() - began < 20
-        with pytest.raises(EngineUnreachable, match=r"no (connection|answer) within 2 s"):
-            bench.new_engine(timeout=2).launch(bench.spec(run_name="weft-other-1"))
-    finally:
-        os.kill(server, signal.SIGCONT)
-
-    def seen() -> bool:
-        try:
-            return engine.observe()[spec.run_name].learners[0].state is LearnerState.RUNNING
-        except EngineUnreachable:
-            return False
-
-    until(seen, PATIENCE)
-    engine.stop(spec.run_name, NOW)
-    bench.gone(spec)
 
 
 def test_a_lost_node(bench: KubeBench) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.workers.engines.kubernetes import samples
-from tests.workers.engines.kubernetes.bench import PATIENCE, KubeBench, until
+from tests.workers.engines.kubernetes.bench import PATIENCE, KubeBench, together, until
 
 from weft_core.engine import EngineUnreachable, LaunchRefused, LearnerState
 from weft_core.launch import Placement
@@ -16,6 +16,7 @@ from weft_workers.engines.kubernetes import objects
 NOW = timedelta(0)
 
 
+@together
 def test_a_run_from_start_to_end(bench: KubeBench) -> None:
     spec = bench.spec(learners=2)
     assert bench.observe(spec) is None
@@ -32,10 +33,9 @@ def test_a_run_from_start_to_end(bench: KubeBench) -> None:
     assert bench.things(spec.run_name) == there, "all of it was adopted"
     bench.engine.stop(spec.run_name, timedelta(seconds=30))
     bench.gone(spec)
-    until(lambda: bench.observe(spec) is None, PATIENCE)  # with its pods' objects
-    bench.engine.stop(spec.run_name, NOW)
 
 
+@together
 def test_a_learner_has_what_it_shall_have(bench: KubeBench) -> None:
     script = (
         "set -e; id -u; env | grep -E '^(WEFT_(RANK|NUM|WORKDIR|GRACE|ATTEMPT)|HOME|USER)' | sort; "
@@ -62,15 +62,8 @@ def test_a_learner_has_what_it_shall_have(bench: KubeBench) -> None:
     assert [line.split() for line in log[-2:]] == [["NoNewPrivs:", "1"], ["CapEff:", "0000000000000000"]]
 
 
-def test_deleting_the_secret_collects_everything(bench: KubeBench) -> None:
-    spec = bench.spec(learners=2)
-    bench.engine.launch(spec)
-    bench.running(spec)
-    bench.delete("secrets", spec.run_name)
-    bench.gone(spec)
-
-
-def test_half_of_an_attempt_is_completed(bench: KubeBench) -> None:
+@together
+def test_half_of_an_attempt_is_completed_and_all_of_it_goes_with_the_secret(bench: KubeBench) -> None:
     spec = bench.spec(learners=3)
     bench.engine.launch(spec)
     there = bench.things(spec.run_name)
@@ -81,7 +74,7 @@ def test_half_of_an_attempt_is_completed(bench: KubeBench) -> None:
     assert len(now) == 5
     assert len(set(now) & set(there)) == 3, "the Secret and the other two pods"
     bench.running(spec)
-    bench.engine.stop(spec.run_name, NOW)
+    bench.delete("secrets", spec.run_name)
     bench.gone(spec)
 
 
@@ -111,6 +104,7 @@ def test_what_is_of_others_is_not_adopted(bench: KubeBench) -> None:
         bench.engine.launch(spec)
 
 
+@together
 def test_a_secret_that_is_being_deleted_is_not_adopted(bench: KubeBench) -> None:
     spec = bench.spec()
     held = objects.secret("kube", spec)
@@ -125,6 +119,7 @@ def test_a_secret_that_is_being_deleted_is_not_adopted(bench: KubeBench) -> None
     bench.running(spec)
 
 
+@together
 def test_a_pod_that_is_created_after_the_stop_is_collected(bench: KubeBench) -> None:
     """A request that was stuck somewhere, while its attempt was stopped."""
     spec = bench.spec(cpus=64)
@@ -138,6 +133,7 @@ def test_a_pod_that_is_created_after_the_stop_is_collected(bench: KubeBench) -> 
     bench.gone(spec)
 
 
+@together
 def test_a_quota_is_waited_for_and_nothing_is_half_started(bench: KubeBench) -> None:
     quota = {
         "apiVersion": "v1",
@@ -191,6 +187,7 @@ def test_what_the_server_never_takes_is_refused(bench: KubeBench, changes: dict[
 # --- namespaces ---------------------------------------------------------------------------------------------------
 
 
+@together
 def test_a_namespace_for_each_project(bench: KubeBench) -> None:
     template = f"{bench.namespace}-{{project}}"
     engine = bench.new_engine(namespace=template, create_namespaces=True)

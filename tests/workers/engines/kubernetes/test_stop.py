@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from tests.workers.engines.kubernetes.bench import PATIENCE, SLOW, STUBBORN, KubeBench, until
+from tests.workers.engines.kubernetes.bench import PATIENCE, SLOW, STUBBORN, KubeBench, together, until
 
 from weft_core.engine import LearnerState
 
@@ -39,6 +39,7 @@ def deadline(bench: KubeBench, name: str) -> tuple[datetime, int] | None:
     return (datetime.fromisoformat(ends), metadata["deletionGracePeriodSeconds"]) if ends else None
 
 
+@together
 def test_one_stop_is_enough_and_its_ways_stay_open_until_the_last_pod_has_ended(bench: KubeBench) -> None:
     spec = bench.spec(SLOW, learners=2)
     bench.new_engine().launch(spec)
@@ -60,6 +61,7 @@ def test_one_stop_is_enough_and_its_ways_stay_open_until_the_last_pod_has_ended(
     bench.gone(spec)
 
 
+@together
 def test_a_stop_again_never_lengthens_and_may_shorten(bench: KubeBench) -> None:
     spec = bench.spec(STUBBORN)
     bench.engine.launch(spec)
@@ -79,6 +81,7 @@ def test_a_stop_again_never_lengthens_and_may_shorten(bench: KubeBench) -> None:
     bench.gone(spec)
 
 
+@together
 def test_a_drained_pod_is_interrupted(bench: KubeBench) -> None:
     """By the eviction API, as `kubectl drain` does it."""
     spec = bench.spec(SLOW, learners=2)
@@ -106,6 +109,7 @@ def test_a_drained_pod_is_interrupted(bench: KubeBench) -> None:
     bench.gone(spec)
 
 
+@together
 def test_a_pod_that_is_removed_at_once_is_interrupted_for_who_saw_it(bench: KubeBench) -> None:
     spec = bench.spec()
     bench.engine.launch(spec)
@@ -124,6 +128,7 @@ def test_a_pod_that_is_removed_at_once_is_interrupted_for_who_saw_it(bench: Kube
     bench.gone(spec)
 
 
+@together
 def test_what_is_left_of_an_attempt_without_pods_is_seen_and_stopped(bench: KubeBench) -> None:
     spec = bench.spec()
     bench.new_engine().launch(spec)
@@ -134,6 +139,7 @@ def test_what_is_left_of_an_attempt_without_pods_is_seen_and_stopped(bench: Kube
     bench.gone(spec)
 
 
+@together
 def test_kueue_lets_go_of_pods_that_never_ran(bench: KubeBench) -> None:
     """Kueue is played by the test: a finalizer on the pods, which goes with the group's Workload."""
     bench.kube.create(_WORKLOADS)

@@ -1,4 +1,4 @@
-"""Access to Ray clusters: wrong, missing and renewed tokens. test_growth.py has a cluster that requires none."""
+"""Tokens of Ray clusters: wrong, missing and renewed ones. test_growth.py has a cluster that requires none."""
 
 from __future__ import annotations
 
