@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -66,6 +67,22 @@ def node_folders(stack: Stack) -> set[Path]:
 
 
 @pytest.fixture(scope="module")
+def cluster() -> Iterator[RayCluster]:
+    """Of the installation; the first test is the only one that needs it."""
+    with RayCluster(cpus=4, memory=8 << 30) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def stack(cluster: RayCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A stack for this module instead of the session's: the tests of Ray that come later need none."""
+    outer = {"type": "ray", "address": cluster.address, "token": cluster.token}
+    settings = {"WEFT_ENGINES": json.dumps({"local": {"type": "local"}, "ray": outer})}
+    with running(tmp_path_factory.mktemp("ray") / "home", settings) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
 def clothes(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The example's pictures, here and in S3."""
     folder = tmp_path_factory.mktemp("clothes")
@@ -86,6 +103,38 @@ def check_clothes(stack: Stack, job: weft.Job, clothes: Path, folder: Path, accu
     assert float(out.split("accuracy:")[1].split()[0]) == pytest.approx(float(final.split()[2]), abs=1e-4)
 
 
+def test_a_cluster_of_its_own_on_a_ray_cluster(stack: Stack, cluster: RayCluster, tmp_path: Path) -> None:
+    """The job's packages are built on the outer cluster, whose token and address its programs never see. Both nodes of
+    the job's own cluster have the packages and the data, and what the program stores comes to S3. A package that the
+    command installs is in the learner's own folder.
+
+    That Ray Train and Horovod run on such a cluster: below, and in tests/trainer/launchers/test_ray_launcher.py."""
+    code, data = tmp_path / "code", tmp_path / "data"
+    make_wheel(code / "wheels", "weft-alpha", "1.2")
+    make_wheel(code / "own", "weft-beta", "2.5")
+    (code / "actors.py").write_text(_ACTORS)
+    data.mkdir()
+    (data / "words.txt").write_text("of the data")
+    command = "pip install --quiet --no-index --no-deps own/*.whl && python actors.py"
+    framework = {"name": "ray", "command": command, "packages": "weft-alpha", "wheels": "wheels/*.whl"}
+    wanted = manifest("", engine="ray", learners=2, memory="1 GiB", framework=framework)
+    wanted["data_stores"][0]["training_data"] = {"container": "words"}
+    stack.client.data.put(data, "default:words")
+    job = completed(stack.train(wanted, code))
+    found = json.loads(job.download_file("found.json", tmp_path / "found.json").read_text())
+    assert found["seen"] == [[learner, "1.2", "of the data"] for learner in ("1", "2")]
+    assert found["nodes"] == ["learner-1", "learner-2"]
+    assert job.id in found["installed"] or "/learner-" in found["installed"], found["installed"]
+    assert not [name for name, value in found["environment"].items() if cluster.token in value]
+    assert found["environment"]["RAY_ADDRESS"] != cluster.gcs_address
+    assert job.raw["packages"]["lock"][0]["name"] == "weft-alpha"
+    eventually(
+        lambda: not cluster.actors("weft-") and not cluster.supervisors("weft-"),
+        "the outer cluster is free again",
+    )
+    cluster.stop()  # the tests below need its room
+
+
 # The image's first job builds its environment.
 @pytest.mark.parametrize("example", ["manifest.yml", "manifest-horovod.yml"])
 def test_clothes(stack: Stack, clothes: Path, tmp_path: Path, example: str) -> None:
@@ -97,38 +146,3 @@ def test_clothes(stack: Stack, clothes: Path, tmp_path: Path, example: str) -> N
     eventually(lambda: not stack.learners(), f"left behind: {stack.learners()}")
     assert len(folders) == 2
     assert not any(folder.exists() for folder in folders)
-
-
-def test_a_cluster_of_its_own_on_a_ray_cluster(tmp_path: Path) -> None:
-    """The job's packages are built on the outer cluster, whose token and address its programs never see. Both nodes of
-    the job's own cluster have the packages and the data, and what the program stores comes to S3. A package that the
-    command installs is in the learner's own folder.
-
-    That Ray Train and Horovod run on such a cluster: above, and in tests/trainer/launchers/test_ray_launcher.py."""
-    code, data = tmp_path / "code", tmp_path / "data"
-    make_wheel(code / "wheels", "weft-alpha", "1.2")
-    make_wheel(code / "own", "weft-beta", "2.5")
-    (code / "actors.py").write_text(_ACTORS)
-    data.mkdir()
-    (data / "words.txt").write_text("of the data")
-    command = "pip install --quiet --no-index --no-deps own/*.whl && python actors.py"
-    framework = {"name": "ray", "command": command, "packages": "weft-alpha", "wheels": "wheels/*.whl"}
-    wanted = manifest("", engine="ray", learners=2, memory="1 GiB", framework=framework)
-    wanted["data_stores"][0]["training_data"] = {"container": "words"}
-    with RayCluster(cpus=4, memory=8 << 30) as cluster:
-        engine = {"type": "ray", "address": cluster.address, "token": cluster.token}
-        settings = {"WEFT_ENGINES": json.dumps({"local": {"type": "local"}, "ray": engine})}
-        with running(tmp_path / "stack", settings) as stack:
-            stack.client.data.put(data, "default:words")
-            job = completed(stack.train(wanted, code))
-            found = json.loads(job.download_file("found.json", tmp_path / "found.json").read_text())
-            assert found["seen"] == [[learner, "1.2", "of the data"] for learner in ("1", "2")]
-            assert found["nodes"] == ["learner-1", "learner-2"]
-            assert job.id in found["installed"] or "/learner-" in found["installed"], found["installed"]
-            assert not [name for name, value in found["environment"].items() if cluster.token in value]
-            assert found["environment"]["RAY_ADDRESS"] != cluster.gcs_address
-            assert job.raw["packages"]["lock"][0]["name"] == "weft-alpha"
-            eventually(
-                lambda: not cluster.actors("weft-") and not cluster.supervisors("weft-"),
-                "the outer cluster is free again",
-            )
