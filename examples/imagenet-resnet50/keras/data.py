@@ -32,20 +32,19 @@ class Records:
             return sum(records for _, records in self.files[part::parts])
         return len(range(part, len(self), parts))
 
-    def read(self, part: int, parts: int, seed: int | None) -> tf.data.Dataset:
-        files = tf.data.Dataset.from_tensor_slices([path for path, _ in self.files])
-        if seed is not None:
-            files = files.shuffle(len(self.files), seed)  # in the same order everywhere: they are shared out by it
+    def read(self, part: int, parts: int, seed: tf.Tensor | None) -> tf.data.Dataset:
+        paths = [path for path, _ in self.files]
+        if seed is not None:  # in the same order everywhere: they are shared out by it
+            paths = tf.random.experimental.stateless_shuffle(paths, seed)
+        files = tf.data.Dataset.from_tensor_slices(paths)
         by_file = len(self.files) >= parts
         if by_file:
             files = files.shard(parts, part)
-        records = files.interleave(
-            tf.data.TFRecordDataset, cycle_length=4, num_parallel_calls=AUTOTUNE, deterministic=not by_file
-        )
+        records = files.interleave(tf.data.TFRecordDataset, cycle_length=4, num_parallel_calls=AUTOTUNE)
         if not by_file:  # fewer shards than processes: all read all of them, and each takes its share of the images
             records = records.shard(parts, part)
         if seed is not None:
-            records = records.shuffle(SHUFFLED)
+            records = records.shuffle(SHUFFLED, tf.reduce_sum(seed))
         return records.map(_parse, num_parallel_calls=AUTOTUNE)
 
 
@@ -67,11 +66,12 @@ class Folder:
     def share(self, part: int, parts: int) -> int:
         return len(range(part, len(self), parts))
 
-    def read(self, part: int, parts: int, seed: int | None) -> tf.data.Dataset:
-        paths, labels = zip(*self.files, strict=True)
-        files = tf.data.Dataset.from_tensor_slices((list(paths), list(labels)))
+    def read(self, part: int, parts: int, seed: tf.Tensor | None) -> tf.data.Dataset:
+        paths, labels = map(tf.constant, zip(*self.files, strict=True))
         if seed is not None:
-            files = files.shuffle(len(self.files), seed)
+            order = tf.random.experimental.stateless_shuffle(tf.range(len(self.files)), seed)
+            paths, labels = tf.gather(paths, order), tf.gather(labels, order)
+        files = tf.data.Dataset.from_tensor_slices((paths, labels))
         if seed is None or len(self.files) >= parts:  # a process without any to train on would wait for ever
             files = files.shard(parts, part)
         return files.map(lambda path, label: (tf.io.read_file(path), label), num_parallel_calls=AUTOTUNE)
@@ -102,16 +102,23 @@ def find(folder: Path, split: str) -> Records | Folder | None:
     return source if len(source) else None
 
 
-def batches(source: Records | Folder, args, rank: int, processes: int, seed: int | None) -> tf.data.Dataset:
-    """This process's batches of pixels (n, size, size, 3) from 0 to 255 and classes: with a ``seed`` to train on, in
-    ever new order and without an end; without, to validate, each image once."""
-    images = source.read(rank, processes, seed)
-    crop = _center if seed is None else _random_crop
-    images = images if seed is None else images.repeat()
-    images = images.map(
-        lambda jpeg, label: (crop(jpeg, args.image_size), label), num_parallel_calls=args.workers or AUTOTUNE
-    )
-    return images.batch(args.batch_size, drop_remainder=seed is not None).prefetch(AUTOTUNE)
+def batches(source: Records | Folder, args, rank: int, processes: int, epoch: tf.Tensor | None) -> tf.data.Dataset:
+    """This process's batches of pixels (n, size, size, 3) from 0 to 255 and classes: of an ``epoch`` to train on, in an
+    order and with crops that belong to it, and without an end; without, to validate, each image once."""
+    workers, size = args.workers or AUTOTUNE, args.image_size
+    if epoch is None:
+        images = source.read(rank, processes, None).map(
+            lambda jpeg, label: (_center(jpeg, size), label), num_parallel_calls=workers
+        )
+        return images.batch(args.batch_size).prefetch(AUTOTUNE)
+    seed = tf.stack([tf.constant(args.seed, tf.int64), tf.cast(epoch, tf.int64)])
+
+    def crop(number, image):
+        jpeg, label = image
+        return _random_crop(jpeg, size, tf.random.fold_in(seed, number * processes + rank)), label
+
+    images = source.read(rank, processes, seed).repeat().enumerate().map(crop, num_parallel_calls=workers)
+    return images.batch(args.batch_size, drop_remainder=True).prefetch(AUTOTUNE)
 
 
 def noise(args) -> tf.data.Dataset:
@@ -122,12 +129,13 @@ def noise(args) -> tf.data.Dataset:
     return tf.data.Dataset.from_tensors((images, labels)).cache().repeat()
 
 
-def _random_crop(jpeg, size: int):
+def _random_crop(jpeg, size: int, seed):
     """A part of 8 to 100 % of the area, 3:4 to 4:3, at random, and every second one mirrored: Szegedy et al., "Going
     Deeper with Convolutions" (2014). Only that part of the JPEG is decoded."""
-    begin, extent, _ = tf.image.sample_distorted_bounding_box(
+    begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
         tf.io.extract_jpeg_shape(jpeg),
         tf.zeros((1, 0, 4)),
+        seed,
         area_range=(0.08, 1.0),
         aspect_ratio_range=(3 / 4, 4 / 3),
         max_attempts=10,
@@ -135,7 +143,7 @@ def _random_crop(jpeg, size: int):
     )
     window = tf.concat([begin[:2], extent[:2]], 0)
     image = tf.io.decode_and_crop_jpeg(jpeg, window, channels=3)
-    return tf.image.random_flip_left_right(_resized(image, size))
+    return tf.image.stateless_random_flip_left_right(_resized(image, size), seed)
 
 
 def _center(jpeg, size: int):

@@ -153,6 +153,12 @@ class Stopwatch(keras.callbacks.Callback):
             self.begun = now
 
 
+def training_batches(source, args, gang, epochs: range, steps: int) -> tf.data.Dataset:
+    """The steps of all these epochs, one after the other."""
+    numbers = tf.data.Dataset.range(epochs.start, epochs.stop)
+    return numbers.flat_map(lambda epoch: batches(source, args, gang.rank, gang.size, epoch).take(steps))
+
+
 def checkpoints() -> list[Path]:
     """The checkpoints of earlier attempts of this job, the newest last."""
     return sorted(CHECKPOINTS.glob("epoch-*.weights.h5"))
@@ -162,7 +168,7 @@ def main() -> None:
     args = options(__doc__.split("\n")[0])
     gang = join()
     device = gang.device()
-    keras.utils.set_random_seed(args.seed + gang.rank)  # crops differ between processes; the weights get equal
+    keras.utils.set_random_seed(args.seed + gang.rank)  # noise differs between processes; the weights get equal
 
     def say(line: str) -> None:
         if gang.rank == 0:
@@ -190,7 +196,7 @@ def main() -> None:
     gang.start_alike([*model.variables, *model.optimizer.variables])
     start = int(gang.sum([start])[0])  # the others' are 0
     print(f"rank {gang.rank} of {gang.size} on {device}", flush=True)
-    data = one_hot(batches(source, args, gang.rank, gang.size, args.seed + start) if source else noise(args))
+    data = one_hot(training_batches(source, args, gang, range(start, args.epochs), steps) if source else noise(args))
 
     accuracy: dict[str, float] = {}
     if args.benchmark:

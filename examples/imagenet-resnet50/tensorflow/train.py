@@ -129,7 +129,7 @@ def main() -> None:
     args = options(__doc__.split("\n")[0])
     gang = join()
     device = gang.device()
-    keras.utils.set_random_seed(args.seed + gang.rank)  # crops differ between processes; the weights get equal
+    keras.utils.set_random_seed(args.seed + gang.rank)  # noise differs between processes; the weights get equal
 
     def say(line: str) -> None:
         if gang.rank == 0:
@@ -147,11 +147,11 @@ def main() -> None:
     training = Training(args, gang)
     start = int(training.epochs_done)
     print(f"rank {gang.rank} of {gang.size} on {device}", flush=True)
-    data = iter(batches(source, args, gang.rank, gang.size, args.seed + start) if source else noise(args))
+    noisy = None if source else iter(noise(args))
 
     def train_steps(count: int) -> None:
         for _ in range(count):
-            done = training.step(*next(data))
+            done = training.step(*next(noisy))
         if count:
             done.numpy()  # waits for the device
 
@@ -166,6 +166,7 @@ def main() -> None:
         events = tf.summary.create_file_writer(args.tensorboard) if first else tf.summary.create_noop_writer()
         seconds = 0.0
         for epoch in range(start, args.epochs):
+            data = noisy or iter(batches(source, args, gang.rank, gang.size, epoch))
             seconds += train_epoch(training, data, epoch, steps, say, events)
             if validation:
                 top_1, top_5 = training.validate(batches(validation, args, gang.rank, gang.size, None))
