@@ -19,7 +19,12 @@ from weft_core.sweeps import trials
 from weft_workers.context import Context
 from weft_workers.sweeping import Sweeps
 
-PBT = {"search": "pbt", "population": 4, "parallel": 4, "rungs": {"parameter": "epochs", "max": 6, "every": 2}}
+PBT: dict[str, Any] = {
+    "search": "pbt",
+    "population": 4,
+    "parallel": 4,
+    "rungs": {"parameter": "epochs", "max": 6, "every": 2},
+}
 
 
 def learnt(parameters: Mapping[str, Any]) -> float:
