@@ -79,14 +79,14 @@ def test_what_reading_the_stacks_uses_is_no_sign_of_life() -> None:
     vitals.begin()
     vitals.asked("now")
     time.sleep(0.01)
-    quiet = [vitals.read({"cpu_percent": 90})["idle_seconds"] for _ in range(2)]
+    quiet = [vitals.read({}, demand=90)["idle_seconds"] for _ in range(2)]
     assert quiet[0] > 0
     assert quiet == sorted(quiet)
     read.set()
     while vitals._dumping:
         time.sleep(0.01)
-    assert vitals.read({"cpu_percent": 90})["idle_seconds"] >= quiet[1], "the last of it"
-    assert vitals.read({"cpu_percent": 90})["idle_seconds"] < quiet[1]
+    assert vitals.read({}, demand=90)["idle_seconds"] >= quiet[1], "the last of it"
+    assert vitals.read({}, demand=90)["idle_seconds"] < quiet[1]
 
 
 def test_a_step_is_a_line_a_metric_or_bytes_on_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +99,7 @@ def test_a_step_is_a_line_a_metric_or_bytes_on_a_disk(monkeypatch: pytest.Monkey
         now[0] += seconds
         if stepped:
             vitals.step()
-        beat = vitals.read({"cpu_percent": 90}, wrote)
+        beat = vitals.read({}, 90, wrote)
         found.append((beat["still_seconds"], beat["pause_seconds"]))
     assert found == [(0, 0), (0, 7), (0, 7), (30, 7)], "what comes before the first step is no pause; work is no step"
 

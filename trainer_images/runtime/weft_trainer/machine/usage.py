@@ -14,6 +14,8 @@ import psutil
 
 _SIZE_SHARE = 50
 """The pause between two measurements of the folders' size, as a multiple of the time that the last one took."""
+_COMPUTES = 1_000_000
+"""Nanoseconds for which a process runs each time that it gets a processor. Processes that only poll run for less."""
 
 
 class SystemMetrics:
@@ -26,6 +28,10 @@ class SystemMetrics:
         self.wrote = False
         """Whether a process has written to a disk between the last two readings."""
         self._written: dict[int, int] = {}
+        self.demand = 0.0
+        """Percent of one core that the processes would have used between the last two readings if none had waited for a
+        processor. On a crowded machine, this is more than they have used."""
+        self._schedules: dict[int, tuple[int, int, int]] = {}
         self._cpu_before = 0.0
         self._at = time.monotonic()
         self._gpus = Nvml.load()
@@ -47,6 +53,8 @@ class SystemMetrics:
         own = self._self.cpu_times()
         total, memory = own.children_user + own.children_system, 0
         before, self._written, self.wrote = self._written, {}, False
+        known, self._schedules = self._schedules, {}
+        computed = waited = 0
         for process in processes:
             try:
                 times = process.cpu_times()
@@ -57,9 +65,22 @@ class SystemMetrics:
             with suppress(psutil.Error, OSError):  # not everywhere
                 self._written[process.pid] = process.io_counters().write_bytes
                 self.wrote |= self._written[process.pid] > before.get(process.pid, 0)
+            with suppress(OSError, ValueError):  # not in every kernel
+                new, old = _schedule(process.pid), known.get(process.pid, (0, 0, 0))
+                self._schedules[process.pid] = new
+                if new[0] - old[0] >= (new[2] - old[2]) * _COMPUTES:
+                    computed, waited = computed + new[0] - old[0], waited + new[1] - old[1]
         percent = 100 * max(0.0, total - self._cpu_before) / max(now - self._at, 1e-3)
         self._cpu_before, self._at = total, now
+        self.demand = percent * (computed + waited) / computed if computed else percent
         return round(percent, 1), memory
+
+
+def _schedule(pid: int) -> tuple[int, int, int]:
+    """Of a process's first thread: nanoseconds that it ran and that it waited to run, and how often it ran (the
+    kernel's sched-stats)."""
+    ran, waited, slices = Path(f"/proc/{pid}/schedstat").read_text().split()
+    return int(ran), int(waited), int(slices)
 
 
 class Usage:

@@ -1,6 +1,6 @@
 """Records profiles of the program's processes: traces by PyTorch's profiler, which the processes run themselves (see
 ``program.profiling``), stacks by py-spy, which reads any Python from outside, and when each process entered its last
-collectives, by PyTorch's flight recorder (see ``program.collectives``)."""
+collectives, by PyTorch's flight recorder (see ``program.flight_recorder``)."""
 
 from __future__ import annotations
 

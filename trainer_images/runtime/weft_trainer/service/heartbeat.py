@@ -92,7 +92,8 @@ class Heartbeat:
             fresh = time.monotonic() >= self._system_at + self._every / 4
             if fresh:
                 self._system, self._system_at = self._usage.read(), time.monotonic()
-            return {"system": self._system, **self._vitals.read(self._system, fresh and self._usage.wrote)}
+            vitals = self._vitals.read(self._system, self._usage.demand, fresh and self._usage.wrote)
+            return {"system": self._system, **vitals}
 
     def _run(self) -> None:
         # Not before the first beat is due: psutil's import is no part of the learner's start.

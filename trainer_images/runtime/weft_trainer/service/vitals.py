@@ -68,18 +68,19 @@ class Vitals:
             self._pause = max(self._pause, now - self._stepped_at)
         self._stepped_at, self._stepped = now, True
 
-    def read(self, system: dict[str, Any], wrote: bool = False) -> dict[str, Any]:
+    def read(self, system: dict[str, Any], demand: float, wrote: bool = False) -> dict[str, Any]:
         """The entries of a heartbeat.
 
         Args:
             system: the usage since the last heartbeat.
+            demand: percent of one core that the program would have used since then on a machine of its own.
             wrote: whether a process has written to a disk since then.
         """
         if not self._running:
             return {}
         gpu = max((card.get("percent", 0) for card in system.get("gpus", ())), default=0)
         # CPU that py-spy uses is not the program's: a request for stacks must not make an idle program look busy.
-        cpu = 0.0 if self._dumped_since else system["cpu_percent"]
+        cpu = 0.0 if self._dumped_since else demand
         self._dumped_since = self._dumping
         if cpu >= _BUSY_CPU or gpu >= _BUSY_GPU:
             self.touch()
