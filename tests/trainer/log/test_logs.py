@@ -97,6 +97,8 @@ def test_a_flood_is_counted_kept_in_the_file_and_its_end_is_seen(
 class _Heard:
     """In the API's place, for the one moment that no real program can be made to hit."""
 
+    pause = 0.0
+
     def __init__(self) -> None:
         self.lines: list[str] = []
 
