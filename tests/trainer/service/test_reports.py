@@ -58,7 +58,7 @@ class _Api:
 
 
 class _Usage:
-    wrote = False
+    wrote, demand = False, 50.0
 
     def read(self) -> dict[str, Any]:
         return {"cpu_percent": 50.0}
