@@ -1,7 +1,9 @@
-"""`make screenshots`: pictures of real runs for the documentation, written to docs/screenshots/."""
+"""`make screenshots`: pictures of real runs: for the documentation in docs/screenshots/, and of all pages at three
+sizes and in both themes in build/screenshots/, to be looked at."""
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import tomllib
 from pathlib import Path
@@ -12,6 +14,13 @@ from tests.dashboard.conftest import Theme, chromium
 from tests.e2e.stack import REPOSITORY, Stack, eventually, manifest, running
 
 TARGET = REPOSITORY / "docs/screenshots"
+ALBUM = REPOSITORY / "build/screenshots"
+_SIZES: dict[str, ViewportSize] = {
+    "1440": {"width": 1440, "height": 900},
+    "1024": {"width": 1024, "height": 768},
+    "phone": {"width": 390, "height": 844},
+}
+_THEMES: tuple[Theme, ...] = ("light", "dark")
 PROGRAM = """
 import math, os, pathlib, random, sys, time
 from weft_trainer import log_metrics
@@ -25,14 +34,34 @@ for step in range(400 * int((sys.argv[1:] or ["1"])[0])):
     if step % 100 == 99:
         print(f"\\x1b[32mcheckpoint\\x1b[0m after step {step}", flush=True)
     time.sleep(0.02)
-pathlib.Path(os.environ["RESULT_DIR"], "summary.json").write_text('{"accuracy": 0.98, "loss": 0.06}')
+results = pathlib.Path(os.environ["RESULT_DIR"])
+(results / "tb").mkdir(exist_ok=True)
+(results / "tb/events.out.tfevents.1").write_bytes(pathlib.Path("events").read_bytes())
+(results / "summary.json").write_text('{"accuracy": 0.98, "loss": 0.06}')
 """
+BROKEN = """
+print("\\x1b[33mloading\\x1b[0m checkpoints/epoch-3.pt", flush=True)
+raise RuntimeError("\\x1b[31mCUDA out of memory\\x1b[0m: tried to allocate 2.50 GiB")
+"""
+NOTES = """\
+The **baseline**: two learners, batch 64.
+
+- accuracy above 0.98 after 300 steps
+- `lr=0.3` diverged
+
+| lr | accuracy |
+|---:|---:|
+| 0.1 | 0.98 |
+| 0.3 | 0.11 |
+"""
+_LONG = "resnet50-imagenet-mixed-precision-cosine-warmup-large-batch-{n:02d}"
+_WAITING = 30
 
 
 def main() -> None:
     TARGET.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="weft-screenshots-") as folder, running(Path(folder) / "home") as stack:
-        small, job_id, model = _runs(stack, Path(folder))
+        small, job_id, failed, model = _runs(stack, Path(folder))
         profile = tomllib.loads(stack.profile.read_text())["profiles"]["default"]
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
@@ -50,20 +79,33 @@ def main() -> None:
             )
             for name, path, theme, width in pictures:
                 _picture(browser, profile, path, TARGET / f"{name}.png", theme, width)
+            album = {name: path for name, path, _, _ in pictures if name != "jobs-phone"}
+            tabs = {tab: f"/jobs/{job_id}/{tab}" for tab in ("media", "system", "files", "events", "profiles")}
+            others = {
+                page: f"/{page}" for page in ("sweeps", "schedules", "models", "stores", "tokens", "audit", "admin")
+            }
+            _album(browser, profile, album | tabs | others | {"failed": f"/jobs/{failed}"})
             browser.close()
 
 
-def _runs(stack: Stack, folder: Path) -> tuple[str, str, str]:
-    """Some jobs in several states; returns two to compare, of which the second is the one to look at, and a model."""
+def _runs(stack: Stack, folder: Path) -> tuple[str, str, str, str]:
+    """Some jobs in several states; returns two to compare, of which the second is the one to look at, one that has
+    failed, and a model."""
     code = folder / "code"
     code.mkdir()
     (code / "train.py").write_text(PROGRAM)
+    (code / "broken.py").write_text(BROKEN)
+    shutil.copy(REPOSITORY / "dashboard/tests/pages/media/torch.tfevents", code / "events")
     labels = {"team": "vision", "data": "digits"}
     train = manifest("python train.py", name="digits-baseline", learners=2, labels=labels, description="Two learners")
     stores = [{"id": "s3", "datastore": "default", "training_results": {"container": "results", "model": "digits"}}]
     train["data_stores"] = stores
     small = stack.train(train | {"name": "digits-small", "learners": 1}, code).wait(timeout=300)
     first = stack.train(train, code).wait(timeout=300)
+    first.edit(notes=NOTES)
+    stack.client.models.edit("digits@latest", notes=NOTES)
+    broken = stack.train(train | _command("python broken.py") | {"name": "digits-out-of-memory"}, code)
+    eventually(lambda: broken.refresh().state == "FAILED", "the job fails", 300)
     stack.train(train | {"name": "too-large-a-wish", "cpus": 512}, code)
     # One that holds all CPUs for as long as the pictures take, and some that wait for it.
     all_cpus = {"learners": 1, "cpus": stack.client.engines()[0].capacity["cpus"]}
@@ -71,11 +113,31 @@ def _runs(stack: Stack, folder: Path) -> tuple[str, str, str]:
     eventually(lambda: holds.refresh().state == "PROCESSING", "the job runs", 300)
     for name, priority in (("digits-larger", 50), ("digits-urgent", 90), ("digits-some-day", 10)):
         stack.train(train | all_cpus | {"name": name, "priority": priority}, code)
-    return small.id, first.id, "digits"
+    many = {"team": "vision", "data": "imagenet", "stage": "ablation", "owner": "ada"}
+    for n in range(_WAITING):
+        stack.train(train | all_cpus | {"name": _LONG.format(n=n), "labels": many, "priority": 5}, code)
+    return small.id, first.id, broken.id, "digits"
 
 
 def _command(command: str) -> dict[str, Any]:
     return {"framework": {"name": "python", "version": "3.11", "command": command}}
+
+
+def _album(browser: Browser, profile: dict[str, str], pages: dict[str, str]) -> None:
+    ALBUM.mkdir(parents=True, exist_ok=True)
+    with browser.new_context(base_url=profile["url"], reduced_motion="reduce") as context:
+        context.request.post("/api/v1/session", data={"token": profile["token"]})
+        page = context.new_page()
+        for name, path in pages.items():
+            page.goto(path)
+            page.wait_for_timeout(1500)
+            page.wait_for_function("() => !document.querySelector('.skeleton')", timeout=60_000)
+            for theme in _THEMES:
+                page.emulate_media(color_scheme=theme)
+                for of, size in _SIZES.items():
+                    page.set_viewport_size(size)
+                    page.wait_for_timeout(300)  # charts are drawn anew
+                    page.screenshot(path=ALBUM / f"{name}-{theme}-{of}.png")
 
 
 def _picture(browser: Browser, profile: dict[str, str], path: str, target: Path, theme: Theme, width: int) -> None:
