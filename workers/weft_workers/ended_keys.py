@@ -9,7 +9,7 @@ and last until their time is over.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import structlog
@@ -66,11 +66,16 @@ class EndedKeys:
             return set(session.scalars(select(Attempt.id).where(recent, *conditions)))
 
     def _end(self, attempt_ids: Collection[str]) -> None:
+        if not attempt_ids:
+            return
         names: dict[str, set[str]] = {}
+        spaces: dict[str, dict[str, str]] = {}
         with self._database.transaction() as session:
             query = select(Attempt.id, Job).join(Job, Job.id == Attempt.job_id).where(Attempt.id.in_(attempt_ids))
             for attempt_id, job in session.execute(query):
-                for bucket in _buckets(session, job):
+                if job.project_id not in spaces:
+                    spaces[job.project_id] = _spaces(session, job.project_id)
+                for bucket in _buckets(session, job, spaces[job.project_id]):
                     names.setdefault(bucket, set()).add(learner_key_name(attempt_id))
         for bucket, denied in sorted(names.items()):
             self._deny(bucket, denied)
@@ -133,12 +138,16 @@ def _listed(value: str | list[str]) -> list[str]:
     return [value] if isinstance(value, str) else value
 
 
-def _buckets(session: Session, job: Job) -> Iterator[str]:
-    """The buckets of the shared store that the keys of a job's learners open."""
+def _spaces(session: Session, project_id: str) -> dict[str, str]:
+    """What the names of a project's buckets in the shared store begin with, by data store."""
     shared = select(Datastore.name, Datastore.space).where(
-        Datastore.project_id == job.project_id, Datastore.secret_id.is_(None)
+        Datastore.project_id == project_id, Datastore.secret_id.is_(None)
     )
-    spaces = {name: space or "" for name, space in session.execute(shared)}
+    return {name: space or "" for name, space in session.execute(shared)}
+
+
+def _buckets(session: Session, job: Job, spaces: Mapping[str, str]) -> Iterator[str]:
+    """The buckets of the shared store that the keys of a job's learners open."""
     manifest = Manifest.model_validate(job.manifest)
     places: list[tuple[str | None, str | None]] = [
         (store.datastore, place.container) for store, place in manifest.inputs
@@ -150,5 +159,5 @@ def _buckets(session: Session, job: Job) -> Iterator[str]:
     if version is not None:
         places.append((version.datastore, version.container))
     for store, container in places:
-        if store in spaces and container:
+        if store is not None and container and store in spaces:
             yield spaces[store] + container
