@@ -14,11 +14,13 @@ import tarfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from weft.errors import TransferError, TunnelBroken, WeftError
 from weft.transport.tunnel import PIECE, Frame, Tunnel
+from weft.ui.ansi import visible
 from weft.unpack import unpack
 
 Open = Callable[..., Tunnel]
@@ -36,6 +38,7 @@ def run(open_tunnel: Open, command: list[str] | None, *, terminal: bool) -> int:
         size = shutil.get_terminal_size()
         opening["terminal"] = {"rows": size.lines, "columns": size.columns, "term": os.environ.get("TERM", "xterm")}
     with open_tunnel("exec" if command else "shell", **opening) as tunnel:
+        tunnel.watch = partial(_show_break, tunnel, terminal)
         with _raw() if terminal else contextlib.nullcontext(), _signals(tunnel, terminal):
             threading.Thread(target=_send_input, args=(tunnel,), daemon=True).start()
             for frame, data in tunnel:
@@ -61,6 +64,15 @@ def output_of(open_tunnel: Open, command: list[str]) -> str:
         if tunnel.end["exit_code"]:
             raise WeftError(printed[Frame.ERRORS][:2000].decode(errors="replace").strip() or f"{command[0]} failed")
     return printed[Frame.OUTPUT].decode()
+
+
+def _show_break(tunnel: Tunnel, terminal: bool, reason: str | None) -> None:
+    start, end = ("\r\n", "\r\n") if terminal else ("", "\n")
+    text = f"{reason}: reconnecting, for a minute at most" if reason else "reconnected"
+    _write(2, f"{start}weft: {visible(text)}{end}".encode())
+    if terminal and not reason:
+        size = os.get_terminal_size(0)  # it may have changed meanwhile
+        tunnel.tell(Frame.RESIZE, [size.lines, size.columns])
 
 
 def _send_input(tunnel: Tunnel) -> None:

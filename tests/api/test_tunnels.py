@@ -22,6 +22,7 @@ from sqlalchemy import update
 from tests.api.conftest import Api, Attempted, Person
 from tests.api.test_process import Served
 from tests.api.test_real_agent import eventually, start
+from tests.relay import Relay
 
 from weft import Client, inside
 from weft.agents.tools import WriteTools
@@ -431,30 +432,68 @@ def test_several_api_processes(api: Api, api_settings: Settings, ann: Person, tm
         other.stop()
 
 
-def test_the_api_dies(api: Api, ann: Person, api_settings: Settings, tmp_path: Path) -> None:
-    served = Served(api_settings, tmp_path)
-    running = None
+def test_a_tunnel_goes_on_when_its_connection_breaks(running: Running) -> None:
+    """Without a gap, and without a byte twice."""
+    relay = Relay(running.api.url)
+    data = os.urandom(9 << 20)
+    breaks: list[str] = []
     try:
-        running = Running(api, ann, tmp_path / "learner")
-        url = f"http://{served.address}"
-        with running.open(url=url)("exec", command=["sh", "-c", "echo $$; exec sleep 1000"]) as tunnel:
-            pid = int(next(iter(tunnel))[1])
-            served.process.kill()
-            with pytest.raises(TunnelBroken, match="the tunnel broke: the connection to the server was lost"):
-                finished(tunnel)
-        eventually(lambda: not Path(f"/proc/{pid}").exists())
-        assert running.run("echo", "again")[1] == b"again\n"
+        with running.open(url=relay.url)("exec", command=["sh", "-c", "cat; echo end >&2; exit 6"]) as tunnel:
+            tunnel.watch = lambda reason: breaks.append(reason or "back")
+            threading.Thread(target=lambda: (tunnel.write(data), tunnel.tell(Frame.DONE)), daemon=True).start()
+            output, errors = bytearray(), bytearray()
+            for frame, piece in tunnel:
+                output += piece if frame is Frame.OUTPUT else b""
+                errors += piece if frame is Frame.ERRORS else b""
+                if len(output) >= (1 + len(breaks)) << 20 and len(breaks) < 6:
+                    relay.cut()
+            assert (tunnel.end, bytes(errors)) == ({"exit_code": 6}, b"end\n")
+            assert bytes(output) == data
+        assert breaks == ["the connection to the server was lost", "back"] * 3
     finally:
+        relay.close()
+
+
+def test_a_process_of_the_api_dies(api: Api, running: Running, api_settings: Settings, tmp_path: Path) -> None:
+    """A shell goes on in another one."""
+    served = Served(api_settings, tmp_path)
+    relay = Relay(f"http://{served.address}")
+    try:
+        terminal = {"rows": 24, "columns": 80, "term": "xterm"}
+        with running.open(url=relay.url)("shell", command=None, terminal=terminal) as tunnel:
+            tunnel.write(b"KEPT=there; echo rea''dy\n")
+            seen, frames = b"", iter(tunnel)
+            while b"ready" not in seen:
+                seen += next(frames)[1]
+            relay.lead_to(api.url)
+            served.process.kill()
+            tunnel.write(b'echo "still $KEPT"; exit 4\n')
+            code, output, _ = finished(tunnel)
+            assert (code, b"still there" in output) == (4, True)
+    finally:
+        relay.close()
         served.process.kill()
         served.process.wait()
-        if running is not None:
-            running.kill()
+
+
+def test_only_its_client_resumes_a_tunnel(running: Running) -> None:
+    with running.open()("exec", command=["sh", "-c", "echo $$; exec sleep 1000"]) as tunnel:
+        pid = int(next(iter(tunnel))[1])
+        for kind, opening in (
+            ("exec", {"resume": "somebody-elses-key", "received": 0, "taken": 0}),
+            ("shell", {"resume": tunnel._key, "received": 0, "taken": 0}),  # recorded as another kind
+            ("exec", {"resume": tunnel._key, "received": 1 << 40, "taken": 0}),
+        ):
+            with running.open()(kind, **opening) as other, pytest.raises(TunnelBroken, match="the tunnel is over"):
+                finished(other)
+    eventually(lambda: not Path(f"/proc/{pid}").exists())
 
 
 def test_the_agent_dies(api: Api, ann: Person, tmp_path: Path) -> None:
     running = Running(api, ann, tmp_path / "learner")
     with running.open()("exec", command=["sh", "-c", "echo there; exec sleep 1000"]) as tunnel:
         next(iter(tunnel))
+        tunnel.resume_seconds = 1
         running.agent.send_signal(signal.SIGKILL)
         with pytest.raises(TunnelBroken, match="the learner has gone"):
             finished(tunnel)

@@ -65,7 +65,8 @@ class Bridge:
         while True:
             message = await source.receive()
             if message["type"] == "websocket.disconnect":
-                return Ending(NORMAL) if message.get("code") == NORMAL else gone
+                # A browser says GOING_AWAY when its page is closed. After any other code, the client comes back.
+                return Ending(NORMAL) if message.get("code") in (NORMAL, GOING_AWAY) else gone
             data = message.get("bytes")
             if data is None:
                 return Ending(UNSUPPORTED, "a tunnel has binary messages only")

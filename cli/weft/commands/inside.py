@@ -61,8 +61,9 @@ def execute(
 def shell(ctx: typer.Context, job: JobArgument, learner: LearnerOption = 1) -> None:
     """Open a shell in a learner of a running job.
 
-    It ends with the program, and with the connection; what you start with
-    nohup runs on until the program ends.
+    It ends with the program. When the connection breaks, it goes on over another
+    one, if there is one within a minute. What you start with nohup runs on
+    until the program ends.
     """
     _run(ctx, job, learner, None, sys.stdin.isatty())
 

@@ -209,7 +209,7 @@ class Transport:
         """
         from weft.transport.tunnel import Tunnel, connect  # few commands need it
 
-        return Tunnel(connect(self.server, API + path, self._sign()), opening)
+        return Tunnel(lambda seconds: connect(self.server, API + path, self._sign(), seconds), opening)
 
     def _sign(self) -> dict[str, str]:
         if self._token is None and self.server.user and self.server.password:

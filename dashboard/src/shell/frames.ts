@@ -16,6 +16,7 @@ export const Frame = {
   RESIZE: 6,
   SIGNAL: 7,
   TAKEN: 8,
+  RESUMED: 9,
 } as const;
 export type Frame = (typeof Frame)[keyof typeof Frame];
 
@@ -39,6 +40,16 @@ export function encodeTaken(bytes: number): Uint8Array<ArrayBuffer> {
 
 export function decodeTaken(content: Uint8Array): number {
   return new DataView(content.buffer, content.byteOffset, content.byteLength).getUint32(0);
+}
+
+/** The answer to an OPEN that resumes: bytes of data that the agent has received, and of these, those that it has taken. */
+export interface Resumed {
+  received: number;
+  taken: number;
+}
+
+export function decodeResumed(content: Uint8Array): Resumed {
+  return JSON.parse(new TextDecoder().decode(content)) as Resumed;
 }
 
 /** The agent's last word. */

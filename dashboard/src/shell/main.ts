@@ -110,7 +110,7 @@ function open() {
   const scheme = location.protocol === "https:" ? "wss:" : "ws:";
   const path = `/api/v1/jobs/${encodeURIComponent(job)}/tunnels/shell?learner=${learner}`;
   const opening = new ShellTunnel(
-    new WebSocket(`${scheme}//${location.host}${path}`),
+    () => new WebSocket(`${scheme}//${location.host}${path}`),
     { rows: terminal.rows, columns: terminal.cols },
     {
       opened: () => {
@@ -119,6 +119,7 @@ function open() {
         terminal.focus();
       },
       output: (data, taken) => terminal.write(data, taken),
+      broken: (words) => say(`${words[0]?.toUpperCase()}${words.slice(1)}. Reconnecting …`),
       ended: (words, opened) => {
         if (opened) end(words);
         else void reason().then(end);

@@ -1,10 +1,10 @@
-import { describe, expect, it, vi } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 
 import { ACKNOWLEDGE, decodeTaken, encode, encodeJson, encodeTaken, Frame, PIECE, WINDOW } from "../../src/shell/frames";
 import { place } from "../../src/shell/place";
 import { ShellTunnel, type Socket } from "../../src/shell/tunnel";
 
-function opened() {
+function connection() {
   const sent: Uint8Array[] = [];
   const socket = {
     binaryType: "blob",
@@ -14,19 +14,26 @@ function opened() {
     onmessage: null,
     onclose: null,
   } as unknown as Socket;
-  const listener = { opened: vi.fn(), output: vi.fn(), ended: vi.fn() };
-  const tunnel = new ShellTunnel(socket, { rows: 24, columns: 80 }, listener);
   const receive = (message: Uint8Array<ArrayBuffer>) =>
     socket.onmessage?.call(socket as WebSocket, { data: message.buffer } as MessageEvent<ArrayBuffer>);
   const open = () => socket.onopen?.call(socket as WebSocket, {} as Event);
-  const close = (reason = "") => socket.onclose?.call(socket as WebSocket, { reason } as CloseEvent);
-  return { sent, socket, listener, tunnel, receive, open, close };
+  const close = (reason = "", code = 1006) =>
+    socket.onclose?.call(socket as WebSocket, { reason, code } as CloseEvent);
+  return { sent, socket, receive, open, close };
+}
+
+function opened() {
+  const connections = [connection(), connection(), connection()] as const;
+  const connect = vi.fn(() => (connections[connect.mock.calls.length - 1] ?? connections[2]).socket);
+  const listener = { opened: vi.fn(), output: vi.fn(), broken: vi.fn(), ended: vi.fn() };
+  const tunnel = new ShellTunnel(connect, { rows: 24, columns: 80 }, listener);
+  return { ...connections[0], connections, connect, listener, tunnel };
 }
 
 const text = (message: Uint8Array | undefined) => new TextDecoder().decode(message?.subarray(1));
 
 describe("a shell's tunnel", () => {
-  it("asks for a shell of the terminal's size", () => {
+  it("asks for a shell of the terminal's size of now", () => {
     const { sent, tunnel, open, listener } = opened();
     tunnel.resize({ rows: 10, columns: 10 });
     expect(sent).toEqual([]);
@@ -35,7 +42,8 @@ describe("a shell's tunnel", () => {
     expect(sent[0]?.[0]).toBe(Frame.OPEN);
     expect(JSON.parse(text(sent[0]))).toEqual({
       command: null,
-      terminal: { rows: 24, columns: 80, term: "xterm-256color" },
+      terminal: { rows: 10, columns: 10, term: "xterm-256color" },
+      key: expect.stringMatching(/^[0-9a-f]{32}$/) as string,
     });
     tunnel.resize({ rows: 30, columns: 100 });
     expect(sent[1]?.[0]).toBe(Frame.RESIZE);
@@ -98,6 +106,72 @@ describe("a shell's tunnel", () => {
     receive(Uint8Array.from([99, 1]));
     expect(listener.output).not.toHaveBeenCalled();
     expect(listener.ended).not.toHaveBeenCalled();
+  });
+});
+
+describe("a shell whose connection breaks", () => {
+  afterEach(() => void vi.useRealTimers());
+
+  function broken() {
+    vi.useFakeTimers();
+    const shell = opened();
+    shell.open();
+    shell.tunnel.input("one");
+    shell.receive(encode(Frame.OUTPUT, new Uint8Array(5)));
+    shell.tunnel.input("two");
+    shell.close();
+    return shell;
+  }
+
+  it("goes on over another one, from where the learner is", () => {
+    const { connections, connect, listener, tunnel } = broken();
+    expect(listener.broken).toHaveBeenCalledExactlyOnceWith("the connection to the server was lost");
+    tunnel.input("three");
+    tunnel.resize({ rows: 9, columns: 9 });
+    vi.advanceTimersByTime(1000);
+    const { sent, open, receive } = connections[1];
+    open();
+    const key = (JSON.parse(text(connections[0].sent[0])) as { key: string }).key;
+    expect(JSON.parse(text(sent[0]))).toEqual({ resume: key, received: 5, taken: 0 });
+    expect(sent).toHaveLength(1);
+    receive(encodeJson(Frame.RESUMED, { received: 3, taken: 3 }));
+    expect(sent.slice(1).map(text)).toEqual(["two", "three", "[9,9]"]);
+    expect(listener.opened).toHaveBeenCalledTimes(2);
+    expect(connect).toHaveBeenCalledTimes(2);
+  });
+
+  it("ends when the learner has given it up", () => {
+    const { connections, listener } = broken();
+    vi.advanceTimersByTime(1000);
+    connections[1].open();
+    connections[1].receive(encodeJson(Frame.END, { error: "the tunnel is over" }));
+    expect(listener.ended).toHaveBeenCalledExactlyOnceWith(
+      "The shell broke: the connection to the server was lost.",
+      true,
+    );
+  });
+
+  it("ends when no connection comes in time", () => {
+    const { connections, connect, listener } = broken();
+    vi.advanceTimersByTime(1000);
+    connections[1].close();
+    expect(listener.ended).not.toHaveBeenCalled();
+    vi.advanceTimersByTime(60_000);
+    connections[2].close();
+    expect(listener.broken).toHaveBeenCalledOnce();
+    expect(listener.ended).toHaveBeenCalledOnce();
+    vi.advanceTimersByTime(60_000);
+    expect(connect).toHaveBeenCalledTimes(3);
+  });
+
+  it.each([1000, 1003, 1008, 4001])("does not come back after the code %i", (code) => {
+    vi.useFakeTimers();
+    const { open, close, connect, listener } = opened();
+    open();
+    close("sign in again", code);
+    vi.advanceTimersByTime(60_000);
+    expect(connect).toHaveBeenCalledOnce();
+    expect(listener.ended).toHaveBeenCalledExactlyOnceWith("The shell broke: sign in again.", true);
   });
 });
 

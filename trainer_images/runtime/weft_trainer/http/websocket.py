@@ -27,11 +27,20 @@ _LONGEST = 1 << 20
 _HEADERS = 64 << 10
 _CONTINUATION, _BINARY, _CLOSE, _PING = 0x0, 0x2, 0x8, 0x9
 _PONG = 0xA
+_NO_CODE = 1005
 _FINAL, _MASKED = 0x80, 0x80
 
 
 class Closed(Exception):
-    """The connection is over, or there never was one. The text says why."""
+    """The connection is over, or there never was one. The text says why.
+
+    Attributes:
+        code: of the server's close frame; None: the connection broke.
+    """
+
+    def __init__(self, reason: str, code: int | None = None) -> None:
+        super().__init__(reason)
+        self.code = code
 
 
 class WebSocket:
@@ -75,7 +84,8 @@ class WebSocket:
             elif code == _CLOSE:
                 with contextlib.suppress(Closed):
                     self._send(_CLOSE, payload[:2])
-                raise Closed(payload[2:].decode(errors="replace") or "the other side has closed the connection")
+                code = int.from_bytes(payload[:2], "big") if len(payload) >= 2 else _NO_CODE
+                raise Closed(payload[2:].decode(errors="replace") or "the other side has closed the connection", code)
             elif code in (_BINARY, _CONTINUATION):
                 if final and not self._pieces:
                     return payload
@@ -91,9 +101,13 @@ class WebSocket:
         """Send a close frame and close, without waiting for an answer."""
         with contextlib.suppress(Closed):
             self._send(_CLOSE, struct.pack("!H", 1000))
-        with self._using, contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)  # a thread that receives notices it
+        self.abort()
         self._connection.close()
+
+    def abort(self) -> None:
+        """Break the connection. Threads that send or receive get Closed."""
+        with self._using, contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def _shake_hands(self, parts: urllib.parse.SplitResult, headers: Mapping[str, str]) -> None:
         target = parts.path + ("?" + parts.query if parts.query else "")

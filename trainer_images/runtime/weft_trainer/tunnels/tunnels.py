@@ -8,11 +8,12 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from weft_trainer.http import Closed
+from weft_trainer.http import Closed, WebSocket
 from weft_trainer.machine.watchdog import Watchdog
 from weft_trainer.service.client import ApiClient
 from weft_trainer.tunnels.command import Command, Terminal
@@ -24,6 +25,7 @@ from weft_trainer.tunnels.stream import Frame, Stream
 _MOST = 64
 """Tunnels of one learner that may be open at once, whatever the API allows."""
 _REMEMBERED = 1000
+_SHORTEST_KEY, _LONGEST_KEY = 16, 100
 _SILENCE = 120.0
 _PATIENCE = 5.0
 """Seconds for the last words at the program's end."""
@@ -62,6 +64,8 @@ class Tunnels:
         self._trouble = "the program of this learner has not started yet"
         self._asked: deque[str] = deque(maxlen=_REMEMBERED)
         self._open: dict[threading.Thread, _Work | None] = {}
+        self._resumable: dict[tuple[str, str], Stream] = {}
+        """Streams by the kind of their tunnel and the key that their client has chosen."""
 
     def begin(self, place: Place) -> None:
         """The program starts there."""
@@ -93,20 +97,55 @@ class Tunnels:
 
     def _serve(self, name: str, kind: str) -> None:
         try:
-            stream = Stream(self._api.tunnel(name, _SILENCE))
-            stream.finish(**self._last_word(stream, kind))
+            socket = self._api.tunnel(name, _SILENCE)
+            stream = Stream(socket)
+            try:
+                asked = _request(stream)
+                if "resume" in asked:
+                    self._resume(kind, asked, socket)
+                    return
+                with self._kept(kind, asked, stream):
+                    stream.finish(**self._last_word(stream, kind, asked))
+            except (Refused, ValueError) as error:
+                stream.finish(error=str(error))
         except Closed:
             pass  # the client, or the API, has gone
         finally:
             with self._lock:
                 self._open.pop(threading.current_thread(), None)
 
-    def _last_word(self, stream: Stream, kind: str) -> dict[str, Any]:
+    @contextmanager
+    def _kept(self, kind: str, asked: Mapping[str, Any], stream: Stream) -> Iterator[None]:
+        """Let a client with a key come back over another connection, until the context is left."""
+        key = asked.get("key")
+        if key is None:
+            yield
+            return
+        if not isinstance(key, str) or not _SHORTEST_KEY <= len(key) <= _LONGEST_KEY:
+            raise Refused(f"key: expected a text of {_SHORTEST_KEY} to {_LONGEST_KEY} characters")
+        with self._lock:
+            if (kind, key) in self._resumable:
+                raise Refused("key: another tunnel has it")
+            stream.resumable = True
+            self._resumable[kind, key] = stream
         try:
-            frame, data = stream.receive()
-            asked = json.loads(data)
-            if frame is not Frame.OPEN or not isinstance(asked, dict):
-                raise Refused("expected a frame OPEN with a JSON object")
+            yield
+        finally:
+            with self._lock:
+                del self._resumable[kind, key]
+
+    def _resume(self, kind: str, asked: Mapping[str, Any], socket: WebSocket) -> None:
+        """Raises: Refused."""
+        received, taken = asked.get("received"), asked.get("taken")
+        with self._lock:
+            stream = self._resumable.get((kind, str(asked["resume"])))
+        if not isinstance(received, int) or not isinstance(taken, int):
+            raise Refused("received and taken: expected numbers of bytes")
+        if stream is None or not stream.resume(socket, received, taken):
+            raise Refused("the tunnel is over")
+
+    def _last_word(self, stream: Stream, kind: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        try:
             if kind == "forward":
                 return self._forward(stream, asked)
             if kind == "profile":
@@ -167,6 +206,15 @@ class Tunnels:
         if len(self._open) > _MOST:
             raise Refused(f"this learner has {_MOST} tunnels open already")
         return self._place
+
+
+def _request(stream: Stream) -> dict[str, Any]:
+    """The client's first frame. Raises: Refused, ValueError, Closed."""
+    frame, data = stream.receive()
+    asked = json.loads(data)
+    if frame is not Frame.OPEN or not isinstance(asked, dict):
+        raise Refused("expected a frame OPEN with a JSON object")
+    return asked
 
 
 def _argv(kind: str, asked: Mapping[str, Any], place: Place) -> list[str]:
