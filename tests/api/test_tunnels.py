@@ -199,6 +199,25 @@ def test_files_there_and_back(running: Running, tmp_path: Path) -> None:
         inside.send(running.open(), source, "nowhere/else", said.append)
 
 
+def test_tensorboards_files_of_a_running_learner(running: Running) -> None:
+    """Each once, with its name among the results, and nothing else."""
+    script = """
+    mkdir -p runs/a .hidden "$RESULT_DIR/runs/a" "$LOG_DIR"
+    printf old > runs/a/events.out.tfevents.1; printf new > "$RESULT_DIR/runs/a/events.out.tfevents.1"
+    printf log > "$LOG_DIR/x.tfevents.2"; printf no > notes.txt; printf no > .hidden/events.out.tfevents.3
+    ln -s /etc/passwd runs/passwd.tfevents
+    """
+    assert running.run("sh", "-c", script)[0] == 0
+    with running.open()("events") as tunnel:
+        code, output, errors = finished(tunnel)
+    assert (code, errors) == (0, b"")
+    with tarfile.open(fileobj=io.BytesIO(output)) as archive:
+        files = {entry.name: entry for entry in archive if entry.isreg()}
+        found = {name: archive.extractfile(entry) for name, entry in files.items()}
+        contents = {name: file.read() for name, file in found.items() if file is not None}
+    assert contents == {"runs/a/events.out.tfevents.1": b"new", "x.tfevents.2": b"log"}
+
+
 def test_a_port_of_the_learner(running: Running) -> None:
     server = (
         "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)\n"

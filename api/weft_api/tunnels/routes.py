@@ -23,7 +23,7 @@ from weft_api.tunnels.service import find_learner, still_allowed
 
 router = APIRouter(prefix="/api/v1", tags=["tunnels"])
 
-Kind = Literal["exec", "shell", "get", "put", "forward", "profile"]
+Kind = Literal["exec", "shell", "get", "put", "forward", "profile", "events"]
 
 
 @router.get(

@@ -3,7 +3,7 @@ import "../../styles/media.css";
 
 import { useQueries, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { useMemo } from "react";
+import { useMemo, useState } from "react";
 
 import { call } from "../../api/client";
 import { filesQuery, jobQuery } from "../../api/queries";
@@ -15,7 +15,8 @@ import { Loading } from "../../ui/Loading";
 import { Removed } from "../../ui/Removed";
 import { useTitle } from "../../ui/useTitle";
 import { fileUrl } from "../files/preview";
-import { readEvents } from "./eventFile";
+import { type Item, readEvents } from "./eventFile";
+import { LiveEvents } from "./LiveEvents";
 import { SeriesCard } from "./SeriesCard";
 import { isEventFile, seriesOf } from "./series";
 
@@ -48,14 +49,17 @@ export function MediaTab() {
       items: answers.map((answer) => answer.data),
     }),
   });
+  const [live, setLive] = useState<ReadonlyMap<string, readonly Item[]>>(new Map());
+  const running = job && !ended(job);
   const series = useMemo(() => {
-    const items = new Map(read.map((file, at) => [file.path, events.items[at] ?? []]));
-    return seriesOf(listed.data?.files ?? [], items);
-  }, [listed.data, read, events.items]);
+    const items = new Map<string, readonly Item[]>(read.map((file, at) => [file.path, events.items[at] ?? []]));
+    return seriesOf(listed.data?.files ?? [], new Map([...items, ...live]));
+  }, [listed.data, read, events.items, live]);
   if (listed.isPending) return <Loading rows={6} />;
   if (listed.error) return <ErrorNote error={listed.error} />;
   return (
     <div className="stack">
+      {running && job.state === "PROCESSING" && <LiveEvents job={job} onRead={setLive} />}
       <ErrorNote error={events.error} />
       {left.length > 0 && (
         <p className="note warn">
@@ -80,7 +84,7 @@ export function MediaTab() {
           <Empty title="No images, histograms or texts">
             <p>
               What TensorBoard&apos;s writers store below <code>RESULT_DIR</code> shows up here
-              {job && !ended(job) && ", when the job has ended"}, and so do files that are numbered by steps, such as{" "}
+              {running && ", when the job has ended"}, and so do files that are numbered by steps, such as{" "}
               <code>samples/step_100.png</code>. Images of MLflow&apos;s <code>log_image</code> show up at once.
             </p>
             <Link to="/jobs/$jobId/files" params={{ jobId }} className="button">

@@ -4,6 +4,7 @@ import { useState } from "react";
 import { call } from "../../api/client";
 import { profilesQuery } from "../../api/queries";
 import type { JobDetail } from "../../api/types";
+import { LearnerField } from "../../ui/LearnerField";
 import { profileId, record } from "./record";
 
 const STEPS = 10;
@@ -32,19 +33,7 @@ export function Recorder({ job }: { job: JobDetail }) {
   };
   return (
     <div className="row">
-      {job.learners > 1 && (
-        <label className="row">
-          Learner
-          <input
-            className="input profile-learner"
-            type="number"
-            min={1}
-            max={job.learners}
-            value={learner}
-            onChange={(event) => setLearner(Math.min(job.learners, Math.max(1, event.target.valueAsNumber || 1)))}
-          />
-        </label>
-      )}
+      <LearnerField learners={job.learners} value={learner} onChange={setLearner} />
       <button type="button" className="button" disabled={busy} onClick={() => void start()}>
         Record {STEPS} steps
       </button>

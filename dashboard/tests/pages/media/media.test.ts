@@ -1,10 +1,18 @@
-import { readFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
 
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 
 import { readEvents } from "../../../src/pages/media/eventFile";
 import { rebinned } from "../../../src/pages/media/histogram";
+import { readLearner } from "../../../src/pages/media/live";
 import { isEventFile, seriesOf } from "../../../src/pages/media/series";
+import { untar } from "../../../src/pages/media/tar";
+import { encode, encodeJson, Frame } from "../../../src/shell/frames";
+import type { Socket } from "../../../src/shell/tunnel";
 
 // Written by PyTorch's SummaryWriter and by TensorFlow's tf.summary: at steps 0 and 10, a scalar, an image (with
 // TensorFlow, two), a histogram of -1, 0, 0 and 1 + step, and the text `**step** STEP`; with TensorFlow, a table, too.
@@ -67,4 +75,46 @@ test("a step that was repeated shows the newest", () => {
   const item = (at: number, text: string) => ({ tag: "words", step: 1, at, medium: { kind: "text" as const, text } });
   const [series] = seriesOf([], new Map([["a", [item(2, "new")]], ["b", [item(1, "old")]]]));
   expect(series?.steps).toEqual([{ step: 1, shown: { kind: "text", text: "new" } }]);
+});
+
+test("event files of a learner that runs, as its agent packs them", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "weft-"));
+  const long = `tb/${"deep/".repeat(40)}events.out.tfevents.2`;
+  const files = { "tb/events.out.tfevents.1": written("torch"), [long]: written("tensorflow") };
+  mkdirSync(join(folder, dirname(long)), { recursive: true });
+  writeFileSync(join(folder, "tb/notes.txt"), "no event file");
+  for (const [name, bytes] of Object.entries(files)) writeFileSync(join(folder, name), bytes);
+  const packer = fileURLToPath(new URL("../../../../trainer_images/runtime/weft_trainer/tunnels/archive.py", import.meta.url));
+  const packed = new Uint8Array(execFileSync("python3", ["-I", packer, "events", folder, join(folder, "missing")]));
+  rmSync(folder, { recursive: true });
+  const sent: Uint8Array[] = [];
+  const socket = { send: (message: Uint8Array) => sent.push(message), close: vi.fn() } as unknown as Socket;
+  const said: number[] = [];
+  const read = readLearner(socket, (bytes) => said.push(bytes));
+  socket.onopen?.call(socket as WebSocket, {} as Event);
+  const receive = (message: Uint8Array<ArrayBuffer>) =>
+    socket.onmessage?.call(socket as WebSocket, { data: message.buffer } as MessageEvent<ArrayBuffer>);
+  for (let at = 0; at < packed.length; at += 5000) receive(encode(Frame.OUTPUT, packed.slice(at, at + 5000)));
+  receive(encodeJson(Frame.END, { exit_code: 0 }));
+  const found = await read;
+  expect([...found.keys()].sort()).toEqual(Object.keys(files).sort());
+  for (const [name, bytes] of Object.entries(files)) expect(found.get(name)).toEqual(bytes);
+  expect(said.at(-1)).toBe(packed.length);
+  expect(sent.map((message) => message[0])).toEqual([Frame.OPEN, Frame.DONE]);
+});
+
+test.each([
+  [{ exit_code: 1 }, "no such folder", "no such folder"],
+  [{ error: "the program of this learner has ended" }, "", "the program of this learner has ended"],
+])("event files that can't be read", async (end, complaint, words) => {
+  const socket = { send: vi.fn(), close: vi.fn() } as unknown as Socket;
+  const read = readLearner(socket, vi.fn());
+  for (const message of [encode(Frame.ERRORS, new TextEncoder().encode(complaint)), encodeJson(Frame.END, end)])
+    socket.onmessage?.call(socket as WebSocket, { data: message.buffer } as MessageEvent<ArrayBuffer>);
+  await expect(read).rejects.toThrow(words);
+});
+
+test("a tar that is damaged or cut off", () => {
+  expect([...untar(new Uint8Array(100)).keys()]).toEqual([]);
+  expect([...untar(new Uint8Array(2048).fill(0x61)).keys()]).toEqual([]);
 });

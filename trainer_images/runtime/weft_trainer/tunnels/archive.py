@@ -1,15 +1,20 @@
 """Run in the place of the user's program, with nothing but the standard library: packs files into a tar on standard
-output, or unpacks one from standard input. Its first argument is ``get`` or ``put``, the second a path, relative to
-the folder of the code; ``$RESULT_DIR`` and the like mean the program's variables."""
+output, or unpacks one from standard input. Its first argument is ``get``, ``put`` or ``events`` (TensorBoard's event
+files), the second a path, relative to the folder of the code; ``events`` takes several. ``$RESULT_DIR`` and the like
+mean the program's variables."""
 
 from __future__ import annotations
 
 import os
 import sys
 import tarfile
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 _BUFFER = 1 << 20
+_MOST_EVENT_FILES = 30
+_LARGEST_EVENT_FILE = 64 << 20
+_MOST_FOLDERS = 20_000
 
 
 def _get(path: str) -> None:
@@ -50,6 +55,31 @@ def _add_file(archive: tarfile.TarFile, entry: tarfile.TarInfo, file: BinaryIO) 
     archive.addfile(entry, padded)
 
 
+def _events(folders: list[str]) -> None:
+    """The newest event files. A name is relative to its folder; of two files with the same name, the first counts."""
+    found: dict[str, str] = {}
+    for path in folders:
+        root = os.path.realpath(_expanded(path))
+        for place in _event_files(root):
+            found.setdefault(os.path.relpath(place, root), place)
+    newest = sorted(found, key=lambda name: os.lstat(found[name]).st_mtime, reverse=True)
+    with tarfile.open(fileobj=sys.stdout.buffer, mode="w|", bufsize=_BUFFER, format=tarfile.PAX_FORMAT) as archive:
+        for at, name in enumerate(newest):
+            if at >= _MOST_EVENT_FILES or os.lstat(found[name]).st_size > _LARGEST_EVENT_FILE:
+                print(f"{name}: left out", file=sys.stderr)
+            else:
+                _add(archive, found[name], name)
+
+
+def _event_files(root: str) -> Iterator[str]:
+    for walked, (folder, names, files) in enumerate(os.walk(root)):
+        if walked >= _MOST_FOLDERS:
+            print(f"{root} has too many folders: the rest is left out", file=sys.stderr)
+            return
+        names[:] = sorted(name for name in names if not name.startswith("."))
+        yield from (os.path.join(folder, name) for name in files if "tfevents" in name)
+
+
 class _Padded:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -75,11 +105,18 @@ def _put(path: str) -> None:
                 archive.extract(entry, folder, set_attrs=False)
 
 
+def _expanded(path: str) -> str:
+    return os.path.expanduser(os.path.expandvars(path))
+
+
 def main() -> None:
-    kind, path = sys.argv[1:]
-    path = os.path.expanduser(os.path.expandvars(path))
+    kind, path, *more = sys.argv[1:]
+    path = _expanded(path)
     try:
-        (_get if kind == "get" else _put)(path)
+        if kind == "events":
+            _events([path, *more])
+        else:
+            (_get if kind == "get" else _put)(path)
         sys.stdout.flush()
     except BrokenPipeError:
         os._exit(1)

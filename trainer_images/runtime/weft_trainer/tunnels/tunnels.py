@@ -32,6 +32,8 @@ _PATIENCE = 5.0
 _ARCHIVE = Path(__file__).with_name("archive.py")
 _ENDED = "the program of this learner has ended"
 _SHELLS = ("bash", "sh")
+_EVENT_FOLDERS = ("$RESULT_DIR", "$LOG_DIR", ".")
+"""Where programs write TensorBoard's event files. The first gives them the names that they have among the results."""
 
 
 class _Work(Protocol):
@@ -218,6 +220,8 @@ def _request(stream: Stream) -> dict[str, Any]:
 
 
 def _argv(kind: str, asked: Mapping[str, Any], place: Place) -> list[str]:
+    if kind == "events":
+        return [sys.executable, "-I", str(_ARCHIVE), kind, *_EVENT_FOLDERS]
     if kind in ("get", "put"):
         path = asked.get("path")
         if not isinstance(path, str) or not path or "\0" in path:
