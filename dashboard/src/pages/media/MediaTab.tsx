@@ -84,7 +84,7 @@ export function MediaTab() {
           <Empty title="No images, histograms or texts">
             <p>
               What TensorBoard&apos;s writers store below <code>RESULT_DIR</code> shows up here
-              {running && ", when the job has ended"}, and so do files that are numbered by steps, such as{" "}
+              {running && " when the job has ended, or now by the button above"}, and so do files that are numbered by steps, such as{" "}
               <code>samples/step_100.png</code>. Images of MLflow&apos;s <code>log_image</code> show up at once.
             </p>
             <Link to="/jobs/$jobId/files" params={{ jobId }} className="button">

@@ -32,6 +32,7 @@ export function readLearner(socket: Socket, say: (bytes: number) => void): Promi
       const { error, exit_code: code } = decodeEnd(content);
       if (error || code !== 0) reject(new Error(error ?? (complaint.trim() || "The learner could not send its event files.")));
       else void new Blob(pieces).arrayBuffer().then((whole) => resolve(untar(new Uint8Array(whole))), reject);
+      socket.onclose = null;
       socket.close(1000);
     };
     socket.onclose = (event) => reject(new Error(event.reason || "The connection to the server was lost."));

@@ -96,6 +96,7 @@ test("event files of a learner that runs, as its agent packs them", async () => 
     socket.onmessage?.call(socket as WebSocket, { data: message.buffer } as MessageEvent<ArrayBuffer>);
   for (let at = 0; at < packed.length; at += 5000) receive(encode(Frame.OUTPUT, packed.slice(at, at + 5000)));
   receive(encodeJson(Frame.END, { exit_code: 0 }));
+  socket.onclose?.call(socket as WebSocket, { reason: "" } as CloseEvent);
   const found = await read;
   expect([...found.keys()].sort()).toEqual(Object.keys(files).sort());
   for (const [name, bytes] of Object.entries(files)) expect(found.get(name)).toEqual(bytes);
