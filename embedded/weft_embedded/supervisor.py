@@ -21,9 +21,10 @@ from weft_embedded.processes import ProcessId
 from weft_embedded.progress import Patience
 from weft_embedded.screen import Screen
 from weft_embedded.stack import Stack, exposed_engines
-from weft_embedded.waiting import Question, Words
+from weft_embedded.waiting import Question, Rest, Words
 
 _TICK = 0.1  # seconds between two checks of everything
+_RARELY = 1.0  # the same while all parts run
 _HEALTH = 5.0  # seconds between two checks of the health of running parts
 _ASKED_LATER = 0.05  # of the time that a part has been starting, between two questions whether it answers
 _BACKOFF_FIRST, _BACKOFF_LAST = 0.5, 30.0
@@ -100,14 +101,19 @@ class Supervisor:
         for server in reversed(servers):  # S3 first: it takes longest
             self._watch(server)
         try:
-            while not self._stops:
-                self._tick()
-                time.sleep(_TICK)
+            with Rest() as rest:
+                while not self._stops:
+                    self._tick()
+                    rest.sleep(_RARELY if self._is_quiet() else _TICK)
         except StartFailed as failure:
             self._state.error = str(failure)
             raise
         finally:
             self._end()
+
+    def _is_quiet(self) -> bool:
+        """Whether nothing is to be done until a part ends or a signal comes."""
+        return self._state.ready and all(watched.known.state == "running" for watched in self._parts.values())
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._stops += 1
