@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 
-import boto3
 from pydantic import SecretStr
 from tests.databases import Databases
 
@@ -101,12 +100,5 @@ class Servers:
             secret_key=SecretStr(identity.secret_key),
             bucket=f"weft-{next(self._numbers)}",
         )
-        client = boto3.client(
-            "s3",
-            endpoint_url=settings.endpoint,
-            region_name=settings.region,
-            aws_access_key_id=settings.access_key,
-            aws_secret_access_key=identity.secret_key,
-        )
-        client.create_bucket(Bucket=settings.bucket)
+        self.s3.make_bucket(settings.bucket)
         return settings
