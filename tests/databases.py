@@ -84,7 +84,7 @@ class Databases:
         return _TEMPLATE
 
     @cached_property
-    def _fresh(self) -> tuple[object, int, dict[str, str]]:
+    def _fresh(self) -> tuple[object, int, dict[str, bytes]]:
         """The schema of the template, its size, and the rows that migrations have made there, by table."""
         with self._server.connect(self._template) as connection:
             found = _value(connection, _SCHEMA), _value(connection, _SIZE), _rows(connection, _filled(connection))
@@ -98,13 +98,14 @@ class Databases:
         with self._server.connect(name) as connection:
             if _value(connection, _SCHEMA) != schema or _value(connection, _SIZE) > size + _GROWTH:
                 return False
-            if _rows(connection, list(kept)) != kept:
-                return False
+            changed = [table for table, rows in _rows(connection, list(kept)).items() if rows != kept[table]]
             # One transaction, in which foreign keys and triggers do not count.
             connection.execute("begin; set local session_replication_role = replica")
-            for table in _filled(connection):
-                if table not in kept:
-                    connection.execute(sql.SQL("delete from {}").format(sql.Identifier(table)))
+            for table in [*changed, *(table for table in _filled(connection) if table not in kept)]:
+                connection.execute(sql.SQL("delete from {}").format(sql.Identifier(table)))
+            for table in changed:
+                with connection.cursor().copy(sql.SQL("copy {} from stdin").format(sql.Identifier(table))) as rows:
+                    rows.write(kept[table])
             connection.execute("commit")
             connection.execute(
                 "select setval(format('%I.%I', schemaname, sequencename)::regclass, start_value, false) "
@@ -155,8 +156,11 @@ def _filled(connection: psycopg.Connection) -> list[str]:
     return [name for (name,) in connection.execute(sql.SQL(" union all ").join(each))]
 
 
-def _rows(connection: psycopg.Connection, tables: list[str]) -> dict[str, str]:
-    """All rows of these tables, as text."""
-    query = "select coalesce(string_agg(t::text, '|' order by t::text), '') from {} as t"
-    found = {name: connection.execute(sql.SQL(query).format(sql.Identifier(name))).fetchone() for name in tables}
-    return {name: row[0] for name, row in found.items() if row}
+def _rows(connection: psycopg.Connection, tables: list[str]) -> dict[str, bytes]:
+    """All rows of these tables, as COPY writes them."""
+    statement = "copy (select * from {} as t order by t::text) to stdout"
+    found = {}
+    for name in tables:
+        with connection.cursor().copy(sql.SQL(statement).format(sql.Identifier(name))) as rows:
+            found[name] = b"".join(rows)
+    return found

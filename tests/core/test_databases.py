@@ -10,12 +10,14 @@ from tests.servers import Servers
 
 from weft_core.store.database import Database
 from weft_core.store.models import Base
+from weft_workers.context import read_installation
 
 _ROWS = """
     insert into projects (id, name) values ('prj-a', 'a');
     insert into users (id, name) values ('usr-a', 'a');
     insert into jobs (id, project_id, user_id, name, labels, manifest, engine, priority, learners, retries)
-    values ('job-a', 'prj-a', 'usr-a', 'a', '{}', '{}', 'x', 1, 1, 0)
+    values ('job-a', 'prj-a', 'usr-a', 'a', '{}', '{}', 'x', 1, 1, 0);
+    update installation set id = 'inst-other'
 """
 
 
@@ -37,7 +39,7 @@ def _counts(database: Database) -> dict[str, int]:
 def test_a_database_that_is_used_again_is_as_new_and_has_another_name(servers: Servers) -> None:
     with servers.database_url() as first:
         number, left = _number(first), Database(first)
-        new = _counts(left)
+        new, installation = _counts(left), read_installation(left)
         with left.engine.begin() as connection:
             connection.execute(text(_ROWS))
         assert _counts(left) != new
@@ -47,6 +49,7 @@ def test_a_database_that_is_used_again_is_as_new_and_has_another_name(servers: S
         again = Database(second)
         assert _number(second) == number
         assert _counts(again) == new
+        assert read_installation(again) == installation
         again.close()
 
 
@@ -54,7 +57,6 @@ def test_a_database_that_is_used_again_is_as_new_and_has_another_name(servers: S
     "change",
     [
         "alter table jobs add column more text",
-        "update installation set id = 'inst-other'",
         "alter table jobs disable row level security",
         "do $$ begin execute format('alter database %I set work_mem = 64', current_database()); end $$",
     ],
