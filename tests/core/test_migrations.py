@@ -197,7 +197,7 @@ def _fill(connection: Connection) -> None:
 def _rows(connection: Connection) -> dict[str, int]:
     """How many rows each table has."""
     each = [f"select '{name}', count(*) from \"{name}\"" for name in inspect(connection).get_table_names()]
-    found = connection.execute(text(" union all ".join(each))).tuples() if each else ()
+    found = connection.execute(text(" union all ".join(each))).all() if each else ()
     return {name: number for name, number in found if name != _VERSION}
 
 
