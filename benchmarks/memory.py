@@ -13,12 +13,13 @@ import psutil
 from tests.e2e.stack import Stack, eventually, manifest
 
 from benchmarks.table import median, show, spread
+from weft_workers import sweeper
 
 MIB = 1 << 20
 SECONDS = 10
 """How long the processes rest before they are measured."""
 REQUESTS = 200
-_KINDS = {"api": "weft_api", "worker": "weft_workers", "sweeper": "weft_workers.sweeper", "agent": "weft_trainer"}
+_KINDS = {"api": "weft_api", "worker": "weft_workers", "agent": "weft_trainer"}
 _GOALS = {"api": 130, "sweeper": 90, "agent": 40}
 """MiB."""
 
@@ -54,8 +55,11 @@ def measure(stack: Stack, folder: Path) -> None:
 
 
 def _by_kind(stack: Stack) -> dict[str, list[psutil.Process]]:
-    found: dict[str, list[psutil.Process]] = {kind: [] for kind in _KINDS}
+    found: dict[str, list[psutil.Process]] = {kind: [] for kind in (*_KINDS, "sweeper")}
     for process in _processes(stack):
+        if process.name() == sweeper.NAME:
+            found["sweeper"].append(process)
+            continue
         words = process.cmdline()
         for kind, module in _KINDS.items():
             if "-m" in words and module == words[words.index("-m") + 1]:

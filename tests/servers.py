@@ -6,23 +6,17 @@ import itertools
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 
-import boto3
 from pydantic import SecretStr
+from tests.databases import Databases
 
 from weft_core.settings import DatastoreSettings, S3Settings
-from weft_core.store import migrate
-from weft_core.store.database import Database
 from weft_embedded import ports
 from weft_embedded.servers import PostgresServer, RedisServer, SeaweedServer
 from weft_embedded.servers.seaweedfs import S3Identity
-
-_TEMPLATE = "weft_template"
-
 
 # Above the ports that Weft chooses by chance and below those that the kernel gives to outgoing connections, so that
 # nothing else takes a port before the test uses it. Each process of pytest has a part of them.
@@ -73,25 +67,16 @@ class Servers:
     # --- databases ---
 
     @cached_property
-    def _template(self) -> str:
-        """A database with the schema, to be cloned in a few milliseconds."""
-        with self.postgres.connect() as connection:
-            connection.execute(f"create database {_TEMPLATE}")
-        database = Database(self.postgres.url_of(_TEMPLATE))
-        migrate.upgrade(database.engine)
-        database.close()
-        return _TEMPLATE
+    def _databases(self) -> Databases:
+        return Databases(self.postgres)
 
-    @contextmanager
-    def database_url(self) -> Iterator[str]:
-        """The URL of an empty database with the newest schema, dropped at the end."""
-        name = f"weft_{next(self._numbers)}"
-        template = self._template
-        with self.postgres.connect() as connection:
-            connection.execute(f"create database {name} template {template} strategy file_copy")
-        yield self.postgres.url_of(name)
-        with self.postgres.connect() as connection:
-            connection.execute(f"drop database {name} with (force)")
+    def database_url(self) -> AbstractContextManager[str]:
+        """The URL of an empty database with the newest schema, which is gone at the end."""
+        return self._databases.url()
+
+    def without_schema(self) -> AbstractContextManager[str]:
+        """The URL of a database without any table, which is gone at the end."""
+        return self._databases.without_schema()
 
     # --- buckets ---
 
@@ -115,12 +100,5 @@ class Servers:
             secret_key=SecretStr(identity.secret_key),
             bucket=f"weft-{next(self._numbers)}",
         )
-        client = boto3.client(
-            "s3",
-            endpoint_url=settings.endpoint,
-            region_name=settings.region,
-            aws_access_key_id=settings.access_key,
-            aws_secret_access_key=identity.secret_key,
-        )
-        client.create_bucket(Bucket=settings.bucket)
+        self.s3.make_bucket(settings.bucket)
         return settings

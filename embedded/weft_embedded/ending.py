@@ -5,11 +5,15 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
+from typing import TYPE_CHECKING
 
 from weft_embedded.home import Home, HomeError
 from weft_embedded.processes import ProcessId
-from weft_embedded.stack import END_ORDER, Stack
 
+if TYPE_CHECKING:
+    from weft_embedded.stack import Stack
+
+END_ORDER = ("worker", "api", "gate", "s3", "redis", "postgres")
 _ORPHANS_GRACE = 10.0  # without a service learners can't store anything, so there is little to wait for
 
 _PATIENCE = 15.0

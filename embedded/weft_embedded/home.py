@@ -31,8 +31,12 @@ _SOCKET_PATH_LIMIT = 107  # of the kernel, for the whole path
 _LONGEST_SOCKET = "/.s.PGSQL.5432"
 
 
-class HomeError(Exception):
-    """Why ``weft up`` can't use this home; for the user as it is."""
+class EmbeddedError(Exception):
+    """Why a command can't do its work; for the user as it is."""
+
+
+class HomeError(EmbeddedError):
+    """Why ``weft up`` can't use this home."""
 
 
 class AlreadyRunning(HomeError):

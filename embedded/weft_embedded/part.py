@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from weft_embedded import guard
+from weft_embedded.home import EmbeddedError
 from weft_embedded.processes import ProcessId, session_members
 from weft_embedded.progress import Patience
 
@@ -22,8 +23,8 @@ _LOG_LIMIT = 32 << 20
 _STARTS = 3
 
 
-class PartError(Exception):
-    """A part can't start. The message contains the end of its log, and is for the user as it is."""
+class PartError(EmbeddedError):
+    """A part can't start. The message contains the end of its log."""
 
 
 class Part(ABC):

@@ -7,8 +7,6 @@ import random
 import socket
 from functools import partial
 
-import psutil
-
 HOST = "127.0.0.1"
 _FIRST, _LAST = 20_000, 32_000  # below what the kernel gives to outgoing connections
 _KEPT: set[int] = set()
@@ -42,6 +40,8 @@ def pick(host: str = HOST) -> int:
 
 def holder(port: int) -> str:
     """The process that listens at ``port``, as far as it can be read: ``pid 12 (nginx)``."""
+    import psutil  # only here, as most stacks find their ports free
+
     with contextlib.suppress(psutil.Error, OSError):
         for connection in psutil.net_connections(kind="tcp"):
             if connection.status == psutil.CONN_LISTEN and connection.laddr[1:] == (port,) and connection.pid:

@@ -76,9 +76,4 @@ class ProcessId:
 
 def session_members(session: int, mark: str) -> Iterator[ProcessId]:
     """The living processes of a session whose environment holds ``mark`` (a session's number may be used again)."""
-    for found in processes.with_environment(mark):
-        try:
-            if os.getsid(found.pid) == session:
-                yield ProcessId(*found)
-        except ProcessLookupError:
-            continue
+    return (ProcessId(*found) for found in processes.of_session(session, mark))

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
+from weft_core import processes
 
 _BUSY = 0.02  # of the time: less is a server that waits for something
 _MEASURE = 2.0  # seconds between two measurements
@@ -44,7 +43,8 @@ class Patience:
         self._pid = pid
         self._log = log
         self._began = self._measured = self._since = time.monotonic()
-        self._last = self._work()
+        # Not before it has waited for a while: most of those who wait are done by then.
+        self._last: _Work | None = None
 
     @property
     def waited(self) -> float:
@@ -58,6 +58,9 @@ class Patience:
         if now - self._measured >= min(_MEASURE, self.limit / 4):
             self._measured = now
             work, last = self._work(), self._last
+            if last is None:
+                self._last, self._since = work, now
+                return 0.0
             wanted = abs(work.wanted - last.wanted)  # less than before: a thread or a child has come to its end
             if (work.disk, work.said) != (last.disk, last.said) or wanted > _BUSY * (now - self._since):
                 self._last, self._since = work, now
@@ -70,22 +73,22 @@ class Patience:
 
     def _work(self) -> _Work:
         wanted, disk = 0.0, 0
-        for process in self._family():
-            with contextlib.suppress(psutil.Error, OSError):
-                disk += sum(process.io_counters()[2:4])
-            with contextlib.suppress(psutil.Error, OSError):
-                wanted += sum(process.cpu_times()[:4]) + _queued(process.pid)
+        for pid in (self._pid, *(child.pid for child in processes.descendants(self._pid))):
+            with contextlib.suppress(OSError):  # it is gone, or another user's
+                disk += _disk(pid)
+            with contextlib.suppress(OSError):
+                wanted += processes.cpu_seconds(pid) + _queued(pid)
         try:
             said = self._log.stat().st_size if self._log is not None else 0
         except OSError:
             said = 0
         return _Work(wanted, disk, said)
 
-    def _family(self) -> Iterator[psutil.Process]:
-        with contextlib.suppress(psutil.Error, OSError):
-            process = psutil.Process(self._pid)
-            yield process
-            yield from process.children(recursive=True)
+
+def _disk(pid: int) -> int:
+    """Bytes that it has read from the disk and written to it."""
+    lines = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+    return int(lines["read_bytes"]) + int(lines["write_bytes"])
 
 
 def _queued(pid: int) -> float:

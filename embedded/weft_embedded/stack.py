@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 import psycopg
 
@@ -21,7 +20,6 @@ from weft_embedded.servers.seaweedfs import S3Identity, read_identity
 from weft_embedded.services import ApiService, WorkerService
 
 DEFAULT_PORT = 8080
-END_ORDER = ("worker", "api", "gate", "s3", "redis", "postgres")
 DATASTORE = "default"  # the S3 identity that gets temporary keys for users and their jobs
 
 
@@ -203,28 +201,25 @@ class Stack:
     # --- commands that are run along with it ---
 
     def prepare_command(self, what: str) -> list[str]:
-        """The command that prepares the ``database`` or the ``bucket``."""
-        if what == "bucket":
-            wanted = {"--ours": not self.external.s3}
-        else:
-            wanted = {
-                "--ours": not self.external.postgres,
-                "--no-profile": not self.choice.profile,
-            }
+        """The command that prepares the ``database``, or the ``bucket`` in somebody else's store."""
+        wanted = {}
+        if what == "database":
+            wanted = {"--ours": not self.external.postgres, "--no-profile": not self.choice.profile}
         flags = [flag for flag, is_wanted in wanted.items() if is_wanted]
         return [sys.executable, "-m", f"weft_embedded.prepare.{what}", *flags]
 
-    def has_bucket(self) -> bool:
-        """Whether our own store is known to have the bucket, so that asking it can be spared."""
-        return not self.external.s3 and self._bucket_mark.exists()
+    def make_bucket(self) -> None:
+        """Make the installation's bucket in our own store, unless it is known to be there.
 
-    def remember_bucket(self) -> None:
-        if not self.external.s3:
-            self._bucket_mark.touch()
-
-    @property
-    def _bucket_mark(self) -> Path:
-        return self.home.s3 / f"has-bucket-{self.given.s3.bucket}"
+        Raises:
+            OSError: the store does not answer just now.
+            PartError: it refuses.
+        """
+        bucket = self.given.s3.bucket
+        mark = self.home.s3 / f"has-bucket-{bucket}"
+        if not mark.exists():
+            self._s3.make_bucket(bucket)
+            mark.touch()
 
     def has_runs(self) -> bool:
         """Whether the local engine has ever run something here."""

@@ -14,16 +14,19 @@ from types import FrameType
 
 from weft_core.words import describe_exit
 from weft_embedded import sign_in
-from weft_embedded.home import Home, PartState, State
+from weft_embedded.ending import END_ORDER
+from weft_embedded.home import EmbeddedError, Home, PartState, State
 from weft_embedded.part import Part, PartError
 from weft_embedded.processes import ProcessId
 from weft_embedded.progress import Patience
 from weft_embedded.screen import Screen
-from weft_embedded.stack import END_ORDER, Stack, exposed_engines
-from weft_embedded.waiting import Question, Words
+from weft_embedded.stack import Stack, exposed_engines
+from weft_embedded.waiting import Question, Rest, Words
 
 _TICK = 0.1  # seconds between two checks of everything
+_RARELY = 1.0  # the same while all parts run
 _HEALTH = 5.0  # seconds between two checks of the health of running parts
+_ASKED_LATER = 0.05  # of the time that a part has been starting, between two questions whether it answers
 _BACKOFF_FIRST, _BACKOFF_LAST = 0.5, 30.0
 _STEADY = 30.0  # a part that ran so long starts with the first backoff again
 _TRIES = 4  # starts of a part that never answered before `weft up` gives up
@@ -33,8 +36,8 @@ _ISOLATION = 5.0  # seconds between two looks at the engines
 _DISK_LOW = 256 << 20
 
 
-class StartFailed(Exception):
-    """The stack never got ready, and why; for the user as it is."""
+class StartFailed(EmbeddedError):
+    """The stack never got ready, and why."""
 
 
 @dataclass
@@ -70,6 +73,8 @@ class Supervisor:
         self._home: Home = stack.home
         self._screen = screen
         self._parts: dict[str, _Watched] = {}
+        self._servers: set[str] = set()
+        self._services: set[str] | None = None  # once they have been started
         self._tasks: dict[str, _Task] = {}
         self._began = time.monotonic()
         self._stops = 0  # how often it was asked to stop
@@ -91,17 +96,24 @@ class Supervisor:
             signal.signal(number, self._on_signal)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         self._publish()
-        for server in reversed(self._stack.servers()):  # S3 first: it takes longest
+        servers = self._stack.servers()
+        self._servers = {server.name for server in servers}
+        for server in reversed(servers):  # S3 first: it takes longest
             self._watch(server)
         try:
-            while not self._stops:
-                self._tick()
-                time.sleep(_TICK)
+            with Rest() as rest:
+                while not self._stops:
+                    self._tick()
+                    rest.sleep(_RARELY if self._is_quiet() else _TICK)
         except StartFailed as failure:
             self._state.error = str(failure)
             raise
         finally:
             self._end()
+
+    def _is_quiet(self) -> bool:
+        """Whether nothing is to be done until a part ends or a signal comes."""
+        return self._state.ready and all(watched.known.state == "running" for watched in self._parts.values())
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._stops += 1
@@ -118,23 +130,34 @@ class Supervisor:
 
     def _go_on(self) -> None:
         """The next thing of the start that has become possible."""
-        servers = {server.name for server in self._stack.servers()}
+        servers = self._servers
         up = {name for name, watched in self._parts.items() if watched.known.state == "running"}
         database = ("postgres" in up or "postgres" not in servers) and self._prepared("database")
-        bucket = ("s3" in up or "s3" not in servers) and self._prepared("bucket")
+        bucket = ("s3" in up and self._has_bucket()) if "s3" in servers else self._prepared("bucket")
         if not database:
             return
-        services = self._stack.services()
-        for service in services:
+        if self._services is None:
             # They take as long as S3 does, so they start beside it; to both, S3 being away is nothing special.
-            if service.name not in self._parts:
+            services = self._stack.services()
+            self._services = {service.name for service in services}
+            for service in services:
                 self._watch(service)
-        if bucket and servers | {service.name for service in services} <= up:
+        if bucket and servers | self._services <= up:
             self._state.ready, self._state.doing = True, ""
             self._screen.line(f"ready after {time.monotonic() - self._began:.1f} s: {self._state.url}")
             self._watch_isolation()
             if self._stack.choice.api:
                 self._screen.line(sign_in.invitation(self._stack, logged=not self._screen.is_terminal))
+
+    def _has_bucket(self) -> bool:
+        """Whether our own store has the bucket; makes it. Raises StartFailed when the store refuses."""
+        try:
+            self._stack.make_bucket()
+        except PartError as error:
+            raise StartFailed(f"the bucket can't be prepared: {error}{self._disk()}") from None
+        except OSError:
+            return False  # asked again in a moment
+        return True
 
     def _prepared(self, what: str) -> bool:
         """Whether the database or the bucket is prepared; begins it when it isn't under way.
@@ -142,8 +165,6 @@ class Supervisor:
         Raises:
             StartFailed: it can't be done.
         """
-        if what == "bucket" and self._stack.has_bucket():
-            return True
         if what not in self._tasks:
             process = subprocess.Popen(
                 self._stack.prepare_command(what),
@@ -162,8 +183,6 @@ class Supervisor:
                 lines = trouble.strip().splitlines() or [f"ended with exit code {task.returncode}"]
                 raise StartFailed(f"the {what} can't be prepared: {lines[-1]}{self._disk()}")
             self._screen.line(f"{what} is prepared")
-            if what == "bucket":
-                self._stack.remember_bucket()
             for hint in said.splitlines():
                 self._screen.line(hint)
         elif task.returncode is None and self._tasks[what].words.due(waited):
@@ -200,12 +219,19 @@ class Supervisor:
             self._wait_for(watched)
         elif question is not None and (question.done or question.age > _STEADY):
             known.note = question.trouble or ""
-        if part.pid is not None and (question is None or (question.done and (starting or question.age > _HEALTH))):
+        if part.pid is not None and (question is None or (question.done and question.age > self._pause(watched))):
             watched.question = Question(part.health)
             if not starting:
                 part.trim_log()
                 if time.monotonic() - watched.started > _STEADY:
                     watched.failures = 0
+
+    @staticmethod
+    def _pause(watched: _Watched) -> float:
+        """Seconds between two questions: asking takes CPU time from the part that is starting."""
+        if watched.known.state != "starting":
+            return _HEALTH
+        return min(_ASKED_LATER * (time.monotonic() - watched.started), _HEALTH)
 
     def _wait_for(self, watched: _Watched) -> None:
         """Wait for a part that makes progress, however long it takes; start a stuck part again."""

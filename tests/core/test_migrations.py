@@ -55,29 +55,30 @@ from weft_core.store.scope import Scope
 @pytest.fixture
 def empty(servers: Servers) -> Iterator[Engine]:
     """A database without any table."""
-    with servers.database_url() as url:
+    with servers.without_schema() as url:
         database = Database(url)
-        with database.engine.begin() as connection:
-            connection.execute(text("drop schema public cascade"))
-            connection.execute(text("create schema public"))
         yield database.engine
         database.close()
 
 
-def test_up_gives_exactly_the_models_schema(empty: Engine) -> None:
-    migrate.upgrade(empty)
-    with empty.connect() as connection:
+@pytest.fixture
+def newest(database: Database) -> Engine:
+    """A database to which all migrations have been applied."""
+    return database.engine
+
+
+def test_up_gives_exactly_the_models_schema(newest: Engine) -> None:
+    with newest.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
         assert compare_metadata(context, Base.metadata) == []
-    migrate.check(empty)
+    migrate.check(newest)
 
 
-def test_down_to_base_leaves_nothing_and_up_works_again(empty: Engine) -> None:
-    migrate.upgrade(empty)
-    migrate.downgrade(empty, "base")
-    assert set(inspect(empty).get_table_names()) <= {"alembic_version"}
-    migrate.upgrade(empty)
-    migrate.check(empty)
+def test_down_to_base_leaves_nothing_and_up_works_again(newest: Engine) -> None:
+    migrate.downgrade(newest, "base")
+    assert set(inspect(newest).get_table_names()) <= {"alembic_version"}
+    migrate.upgrade(newest)
+    migrate.check(newest)
 
 
 def test_check_names_the_command_that_helps(empty: Engine) -> None:
@@ -104,26 +105,23 @@ def test_concurrent_runs_take_turns_and_agree_on_one_installation(empty: Engine)
         assert connection.scalar(text("select count(*) from installation")) == 1
 
 
-def test_the_database_refuses_a_second_installation(empty: Engine) -> None:
-    migrate.upgrade(empty)
-    with empty.connect() as connection, pytest.raises(IntegrityError):
+def test_the_database_refuses_a_second_installation(newest: Engine) -> None:
+    with newest.connect() as connection, pytest.raises(IntegrityError):
         connection.execute(text("insert into installation (singleton, id) values (false, 'inst-other')"))
 
 
-def test_an_engine_of_a_new_type_needs_no_migration(empty: Engine) -> None:
-    migrate.upgrade(empty)
-    with Session(empty) as session, session.begin():
+def test_an_engine_of_a_new_type_needs_no_migration(newest: Engine) -> None:
+    with Session(newest) as session, session.begin():
         session.add_all([EngineStatus(name="batch", type="slurm"), EngineStatus(name="here", type="local")])
-    migrate.downgrade(empty, "0014")
-    with Session(empty) as session:
+    migrate.downgrade(newest, "0014")
+    with Session(newest) as session:
         assert session.scalars(text("select name from engines")).all() == ["here"]
-    migrate.upgrade(empty)
+    migrate.upgrade(newest)
 
 
-def test_lines_of_an_older_weft_are_kept_and_known(empty: Engine) -> None:
-    migrate.upgrade(empty)
+def test_lines_of_an_older_weft_are_kept_and_known(newest: Engine) -> None:
     times = [1_700_000_000_000, 1_699_999_999_000, 1_700_000_000_500]
-    with Session(empty) as session, session.begin():
+    with Session(newest) as session, session.begin():
         session.add(Project(id="prj-a", name="a"))
         session.add(User(id="usr-a", name="a"))
         session.flush()
@@ -136,19 +134,20 @@ def test_lines_of_an_older_weft_are_kept_and_known(empty: Engine) -> None:
             )  # fmt: skip
         session.add(LogSource(job_id=job.id, attempt=1, rank=0, project_id="prj-a", next_sequence=7))
         session.get_one(LogCursor, job.id).next_line = 6
-    migrate.downgrade(empty, "0011")
-    with empty.begin() as connection:
+    migrate.downgrade(newest, "0011")
+    with newest.begin() as connection:
         query = text("select first_line, sequence, jsonb_array_length(times) from log_chunks order by first_line")
         assert connection.execute(query).all() == [(0, 5, 3), (3, 6, 3)]
         connection.execute(text("update log_chunks set times = :times"), {"times": json.dumps(times)})
-    migrate.upgrade(empty)
-    with Session(empty) as session:
+    migrate.upgrade(newest)
+    with Session(newest) as session:
         assert [unpack_times(chunk.times) for chunk in session.scalars(select(LogChunk))] == [times, times]
         assert session.scalars(select(LogChunk.latest)).all() == [max(times)] * 2
         assert session.scalars(select(LogCursor.latest)).one() == max(times)
         assert session.scalars(select(LogSource.next_sequence)).one() == 7
 
 
+_VERSION = "alembic_version"
 _STOPPED = "0007"
 """Before the first release, this one wanted the older version to be stopped."""
 _FIXED: dict[str, Any] = {
@@ -197,30 +196,30 @@ def _fill(connection: Connection) -> None:
 
 def _rows(connection: Connection) -> dict[str, int]:
     """How many rows each table has."""
-    return {name: connection.scalar(text(f'select count(*) from "{name}"')) or 0 for name in _columns(connection)}
+    each = [f"select '{name}', count(*) from \"{name}\"" for name in inspect(connection).get_table_names()]
+    found = connection.execute(text(" union all ".join(each))).all() if each else ()
+    return {name: number for name, number in found if name != _VERSION}
 
 
 def _columns(connection: Connection) -> dict[str, list[str]]:
-    found = inspect(connection)
-    names = [name for name in found.get_table_names() if name != "alembic_version"]
-    return {name: [column["name"] for column in found.get_columns(name)] for name in names}
+    columns = inspect(connection).get_multi_columns()
+    return {name: [column["name"] for column in found] for (_, name), found in columns.items() if name != _VERSION}
 
 
-def test_each_migration_goes_up_and_down_over_rows(empty: Engine) -> None:
+def test_each_migration_goes_up_and_down_over_rows(newest: Engine) -> None:
     """As in an upgrade: over the rows of an older Weft, and while it writes. None of them is lost."""
-    migrate.upgrade(empty)
-    with empty.begin() as connection:
+    with newest.begin() as connection:
         _fill(connection)
         assert set(_rows(connection).values()) == {1}
     script = ScriptDirectory(str(bundled.path("migrations")))
     for migration in script.walk_revisions():
         before = str(migration.down_revision or "base")
-        migrate.downgrade(empty, before)
-        with empty.connect() as connection:
+        migrate.downgrade(newest, before)
+        with newest.connect() as connection:
             older, columns = _rows(connection), _columns(connection)
         assert older.get("jobs", 1) == 1
-        migrate.upgrade(empty, migration.revision)
-        with empty.begin() as connection:
+        migrate.upgrade(newest, migration.revision)
+        with newest.begin() as connection:
             newer = _columns(connection)
             for table, names in columns.items() if migration.revision != _STOPPED else ():
                 # The older version writes only these: without the newer ones, the insert must reach its conflict.
@@ -230,14 +229,12 @@ def test_each_migration_goes_up_and_down_over_rows(empty: Engine) -> None:
             kept = _rows(connection)
         lost = {table for table, number in older.items() if kept[table] != number}
         assert not lost, f"{migration.revision} loses rows of {lost}"
-        migrate.downgrade(empty, before)
-    migrate.upgrade(empty)
-    migrate.check(empty)
+    migrate.upgrade(newest)
+    migrate.check(newest)
 
 
-def test_waiting_jobs_have_steps_of_their_own_in_an_older_weft(empty: Engine) -> None:
-    migrate.upgrade(empty)
-    with Session(empty) as session, session.begin():
+def test_waiting_jobs_have_steps_of_their_own_in_an_older_weft(newest: Engine) -> None:
+    with Session(newest) as session, session.begin():
         session.add(Project(id="prj-a", name="a"))
         session.add(User(id="usr-a", name="a"))
         session.flush()
@@ -248,11 +245,11 @@ def test_waiting_jobs_have_steps_of_their_own_in_an_older_weft(empty: Engine) ->
             jobs.submit(Scope(session, "prj-a"), job, [])
             session.flush()
             job.next_step_at = step
-    migrate.downgrade(empty, "0026")
-    with empty.begin() as connection:
+    migrate.downgrade(newest, "0026")
+    with newest.begin() as connection:
         assert connection.scalar(text("select count(*) from jobs where next_step_at <= now()")) == 2
-    migrate.upgrade(empty)
-    with empty.begin() as connection:
+    migrate.upgrade(newest)
+    with newest.begin() as connection:
         assert connection.scalar(text("select count(*) from jobs where next_step_at <= now()")) == 2, (
             "as a pass finds them"
         )

@@ -193,7 +193,7 @@ def test_probes_ask_what_the_api_answers(rendered: Rendered) -> None:
 def test_pods_end_in_order() -> None:
     """SIGTERM comes when the proxies know, and SIGKILL after everything that the process waits for."""
     from weft_api.__main__ import _SHUTDOWN
-    from weft_workers.__main__ import _PATIENCE
+    from weft_workers.sweeper_process import _PATIENCE
 
     rendered = render({})
     api = rendered.pod("api")["spec"]

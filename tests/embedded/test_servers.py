@@ -18,12 +18,14 @@ from botocore.exceptions import ClientError
 from cryptography import x509
 from mypy_boto3_s3 import S3Client
 from sqlalchemy import text
+from tests.servers import Servers
 
 from weft_core.settings import S3Settings, Settings
 from weft_core.store.database import Database
 from weft_core.store.models import Project
 from weft_embedded import probe
 from weft_embedded.files import write_private
+from weft_embedded.part import PartError
 from weft_embedded.servers import mutual_tls
 from weft_embedded.servers.seaweedfs import S3Identity, SeaweedServer
 
@@ -64,6 +66,13 @@ def test_the_store_wants_credentials(s3: S3Settings) -> None:
     )
     with pytest.raises(ClientError, match="InvalidAccessKeyId"):
         stranger.list_objects_v2(Bucket=s3.bucket)
+
+
+def test_the_store_makes_a_bucket_once_and_says_why_it_does_not(servers: Servers) -> None:
+    for _ in range(2):
+        servers.s3.make_bucket("weft-made")
+    with pytest.raises(PartError, match=r"^S3 refuses to make the bucket 'No' \(s3\.bucket\): InvalidBucketName$"):
+        servers.s3.make_bucket("No")
 
 
 def test_a_port_that_is_taken_between_look_and_use_is_replaced(tmp_path: Path) -> None:

@@ -42,10 +42,24 @@ def test_the_duties_of_a_queue(world: World) -> None:
     with world.transaction() as session:
         row = session.get_one(Queue, "local")
         row.next_look_at = row.next_watch_at = func.now()
-    assert queue_duties(world) == QueueDuties(admit=True, observe=True, watch=True)
+    assert queue_duties(world) == QueueDuties(admit=True, observe=True, watch=False), "nothing runs"
     with world.transaction() as session:
         session.execute(update(Job).values(state="HALTED"))
     assert not queue_duties(world).observe, "nothing waits"
+
+
+def test_an_engine_is_watched_while_something_runs_there(world: World) -> None:
+    job = world.running()
+    watch(world.context, "local")
+    assert not queue_duties(world).watch, "it was done just now"
+    with world.transaction() as session:
+        session.get_one(Queue, "local").next_watch_at = func.now()
+    assert queue_duties(world).watch
+    world.halt(job)
+    world.phase(job, LearnerPhase.EXITED)
+    world.step(job, 3)
+    assert world.job(job).state == "HALTED"
+    assert not queue_duties(world).watch, "nothing runs any more"
 
 
 def test_the_other_duties(world: World) -> None:

@@ -26,6 +26,7 @@ from weft_core.settings import Settings
 from weft_core.store.database import Database
 from weft_core.wake import Wake
 from weft_embedded.servers import RedisServer
+from weft_workers import sweeper
 from weft_workers.process import BadSettings, open_context, read_settings, wait_for_installation
 
 _SELDOM = 1000.0  # seconds between sweeps: what happens before is Celery's work
@@ -70,7 +71,7 @@ def sweepers(process: psutil.Popen) -> list[psutil.Process]:
     found = []
     for child in process.children():
         with contextlib.suppress(psutil.NoSuchProcess):  # also: a zombie
-            if "weft_workers.sweeper" in child.cmdline():
+            if child.name() == sweeper.NAME:
                 found.append(child)
     return found
 

@@ -12,62 +12,14 @@ import weft_core.libraries  # noqa: F401  (before all that imports the two)
 # isort: split
 
 import argparse
-import os
-import subprocess
 import sys
-import threading
-
-import structlog
 
 from weft_core.processes import collect_again
 from weft_core.service_log import configure_logging
 from weft_workers.app import make_app
 from weft_workers.process import BadSettings, open_context, read_settings, wait_for_installation
-from weft_workers.sweeper import PARENT
+from weft_workers.sweeper_process import SweeperProcess
 from weft_workers.telemetry import serve, share
-
-log = structlog.get_logger(__name__)
-
-_RESTART_AFTER = 1.0  # seconds
-_PATIENCE = 10.0  # seconds that the sweeper may take to end
-
-
-class SweeperProcess:
-    """The sweeper beside this process: started again when it dies."""
-
-    def __init__(self) -> None:
-        self._ending = threading.Event()
-        self._process: subprocess.Popen[bytes] | None = None
-        # The kernel ties the sweeper's life to the thread that started it, so this one lives as long as the worker.
-        self._keeper = threading.Thread(target=self._keep, name="sweeper", daemon=True)
-
-    def start(self) -> None:
-        self._keeper.start()
-
-    def stop(self) -> None:
-        """End it: in order, or else by force."""
-        self._ending.set()
-        self._keeper.join(_PATIENCE + 5)
-
-    def _keep(self) -> None:
-        while not self._ending.is_set():
-            process = subprocess.Popen(
-                [sys.executable, "-m", "weft_workers.sweeper"],
-                env={**os.environ, PARENT: str(os.getpid())},
-                stdin=subprocess.DEVNULL,
-            )
-            while process.poll() is None and not self._ending.wait(0.2):
-                pass
-            if self._ending.is_set():
-                process.terminate()
-                try:
-                    process.wait(_PATIENCE)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
-            else:
-                log.warning("the sweeper ended; starting it again", exit_code=process.returncode)
-                self._ending.wait(_RESTART_AFTER)
 
 
 def _tell_prometheus(port: int, arguments: list[str]) -> None:

@@ -23,7 +23,15 @@ _QUEUES = select(
         or_(Queue.next_look_at.is_(None), Queue.next_look_at <= func.now()),
         exists().where(Job.engine == Queue.engine, Job.state == JobState.QUEUED.value),
     ),
-    or_(Queue.next_watch_at.is_(None), Queue.next_watch_at <= func.now()),
+    and_(
+        or_(Queue.next_watch_at.is_(None), Queue.next_watch_at <= func.now()),
+        exists().where(
+            Attempt.ended_at.is_(None),
+            Attempt.launched_at.is_not(None),
+            Job.id == Attempt.job_id,
+            Job.engine == Queue.engine,
+        ),
+    ),
 )
 _OTHERS = select(
     select(Attempt.id)

@@ -2,7 +2,7 @@
 
 It is also the clock: only the sweeper steps a job that is due in two seconds. It also does the housekeeping, archives
 logs, delivers notifications, moves sweeps on, and starts jobs that wait for others or for their time. ``python -m
-weft_workers.sweeper`` is started by ``python -m weft_workers``, and ends when that does.
+weft_workers`` starts it (:mod:`weft_workers.sweeper_process`), and it ends when that does.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import structlog
 from sqlalchemy import and_, func, or_, select
@@ -53,8 +54,8 @@ from weft_workers.watching import make_due, wake_strangers, watch
 
 log = structlog.get_logger(__name__)
 
-PARENT = "WEFT_SWEEPER_PARENT"
-"""Environment variable with the worker's process id."""
+NAME = "weft-sweeper"
+"""Of its process, for `ps` and `top`: its command may be its worker's."""
 
 _THREADS = 4
 _BATCH = 200
@@ -253,9 +254,9 @@ class Sweeper:
         return 0.0
 
 
-def main() -> int:
-    """Run a sweeper for the worker that started this process."""
-    parent = int(os.environ.get(PARENT) or os.getppid())
+def main(parent: int) -> int:
+    """Run a sweeper for the worker that started this process, until that ends; returns the exit code."""
+    Path("/proc/self/comm").write_text(NAME)
     die_with_parent(parent, signal.SIGTERM)
     collect_again()
     few_arenas()
@@ -286,4 +287,4 @@ def _watch(parent: int, sweeper: Sweeper) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(int(sys.argv[1])))

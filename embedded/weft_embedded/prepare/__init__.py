@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import math
 import time
-from argparse import ArgumentParser
 from collections.abc import Callable
 
 _PATIENCE = 30.0  # for servers that somebody else starts at the same time
 
 
-def add_ours(parser: ArgumentParser) -> None:
-    parser.add_argument("--ours", action="store_true", help="the server is our own: ask it until it answers")
-
-
-def patiently(do: Callable[[], None], is_away: Callable[[Exception], bool], ours: bool) -> None:
+def patiently(do: Callable[[], None], is_away: Callable[[Exception], bool], ours: bool = False) -> None:
     """Do it; a server that is away is asked again for a while.
 
     Args:

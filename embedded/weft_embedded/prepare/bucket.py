@@ -1,4 +1,7 @@
-"""``python -m weft_embedded.prepare.bucket``: the installation's own bucket in S3."""
+"""``python -m weft_embedded.prepare.bucket``: the installation's own bucket in somebody else's store.
+
+:class:`weft_embedded.servers.SeaweedServer` makes it in our own.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,15 @@ import sys
 
 from weft_core.objects import Objects, StoreError
 from weft_core.settings import load_settings
-from weft_embedded.prepare import add_ours, patiently
+from weft_embedded.prepare import patiently
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m weft_embedded.prepare.bucket", description=__doc__)
-    add_ours(parser)
-    options = parser.parse_args(arguments)
+    parser.parse_args(arguments)
     try:
         settings = load_settings()
-        patiently(lambda: Objects(settings.s3).ensure(), _is_away, options.ours)
+        patiently(lambda: Objects(settings.s3).ensure(), _is_away)
     except (StoreError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+
+if __name__ == "__main__":
+    gc.disable()  # a short life: its garbage goes with it
+
+# isort: split
+
 import argparse
 import sys
 
@@ -15,13 +22,13 @@ from weft_core.store.database import Database
 from weft_core.store.row_security import NOT_IN_FORCE
 from weft_embedded import first_start, profile
 from weft_embedded.home import Home, HomeError
-from weft_embedded.prepare import add_ours, patiently
+from weft_embedded.prepare import patiently
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m weft_embedded.prepare.database", description=__doc__)
     parser.add_argument("--no-profile", action="store_true", help="leave the CLI's profile file alone")
-    add_ours(parser)
+    parser.add_argument("--ours", action="store_true", help="the server is our own: ask it until it answers")
     options = parser.parse_args(arguments)
     try:
         settings = load_settings()

@@ -7,6 +7,7 @@ import contextlib
 import importlib.metadata
 import json
 import os
+import re
 import secrets
 import signal
 import ssl
@@ -17,6 +18,7 @@ from weft_embedded import ports, probe
 from weft_embedded.files import write_private
 from weft_embedded.part import Part, PartError
 from weft_embedded.servers import mutual_tls
+from weft_trainer.stores.sigv4 import EMPTY, Signer, quoted_path
 
 _PORTS = ("s3", "s3.grpc", "master", "master.grpc", "volume", "volume.grpc", "filer", "filer.grpc")
 
@@ -160,6 +162,25 @@ class SeaweedServer(Part):
             return None if json.loads(topology)["Topology"]["Max"] > 0 else "the volume server has not joined yet"
         except (OSError, ValueError, KeyError) as error:
             return str(error) or type(error).__name__
+
+    def make_bucket(self, name: str) -> None:
+        """Make a bucket of the administrator, unless it is there.
+
+        Raises:
+            OSError: the store does not answer just now.
+            PartError: it refuses.
+        """
+        host, path, admin = f"{ports.HOST}:{self.port}", quoted_path(f"/{name}"), self.identities[0]
+        signer = Signer(admin.access_key, admin.secret_key, None, "us-east-1")
+        headers = signer.headers("PUT", host, path, "", EMPTY)
+        status, said = probe.http_request("PUT", f"http://{host}{path}", headers)
+        if status >= 500:
+            raise OSError(f"HTTP {status}")
+        if status not in (200, 409):  # 409: it is there
+            code = re.search(rb"<Code>(\w+)</Code>", said)
+            raise PartError(
+                f"S3 refuses to make the bucket {name!r} (s3.bucket): {code[1].decode() if code else status}"
+            )
 
     def cleanup(self) -> None:
         # No option keeps these out of /tmp.
