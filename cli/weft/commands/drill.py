@@ -32,9 +32,11 @@ from weft.drill.compare import DATA, TOLERANCE
 from weft.drill.report import as_json as to_json
 from weft.drill.report import as_markdown
 from weft.drill.run import Drill, Result
+from weft.drill.trial import trial_of
 from weft.errors import InvalidManifest, WeftError
 from weft.exits import ExitCode
 from weft.resources.jobs import Job
+from weft.script import as_yaml
 from weft.ui import problems
 from weft.ui.console import say, show, show_json
 from weft.ui.drill import drill_panel
@@ -97,6 +99,10 @@ def drill(
     Then metrics and weights of the two are compared. If they differ, a third
     job, undisturbed, shows whether undisturbed trainings do so, too.
 
+    Of a manifest with `sweep`, the command trains one trial. Each parameter gets its
+    first value or the middle of its range, or the value that
+    `--set parameters.NAME=VALUE` gives.
+
     Make the job small first: `--set framework.command='python train.py --epochs 3'`.
     The exit code is 0 if the training survives, 10 if it does not, and 1 if
     nothing could be compared. The second job's notes keep the report.
@@ -111,6 +117,7 @@ def drill(
         packages=packages,
         no_code=False,
     )
+    source = _one_job(source)
     client = client_of(ctx)
     made = Drill(
         lambda values: _submit(client, source, values),
@@ -138,6 +145,21 @@ def drill(
     verdict = result.comparison.verdict
     if verdict != "survives":
         raise typer.Exit(ExitCode.JOB_FAILED if verdict == "differs" else ExitCode.ERROR)
+
+
+def _one_job(source: Source) -> Source:
+    """The source, or one trial of its sweep."""
+    trial = trial_of(source.text, source.values)
+    if trial is None:
+        return source
+    say(f"[dim]one trial of the sweep, with {escape(str(trial))}; --set parameters.NAME=VALUE chooses another[/]")
+    return replace(
+        source,
+        manifest=trial.manifest,
+        title=f"the manifest of a trial of {source.title}",
+        text=as_yaml(trial.manifest),
+        values={**trial.values, **source.values},
+    )
 
 
 def _submit(client: Client, source: Source, values: Mapping[str, str]) -> Job:
