@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 _TOGETHER = ("kubernetes", "training", "e2e", "ray", "engines-ray", "dashboard", "gpu")
 _TRAINING = ("test_elastic", "test_examples", "test_image_examples", "test_imagenet_resnet50")
 """Files of tests/e2e whose jobs train with a framework: half of the work there, on a stack of their own."""
-_OF_A_FOLDER = ("on_kube", "bench")
-"""Fixtures of the whole session that the tests of one folder use: a stack; an engine with a run that stands."""
+_OF_A_FOLDER = ("releases", "on_kube", "bench")
+"""Fixtures of the whole session that one folder uses: releases; a stack; an engine with a run that stands."""
 _SLOW = ("deploy", "embedded", "engines", "examples", "faults", "trainer", "trainer_images", "workers")
 """Folders whose tests start stacks, installations or learners. A slow test of another folder has the mark itself."""
 _CONTAINERS = Path(__file__).parent / "containers"

