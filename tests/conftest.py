@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # How `make test` spreads tests: those that share a cluster or a stack stay together, and the slowest begin first.
 _TOGETHER = ("kubernetes", "training", "e2e", "ray", "engines-ray", "dashboard", "gpu")
+_IN_TURN = "programs"
+"""A folder whose files build packages into one place, one after another."""
 _TRAINING = ("test_elastic", "test_examples", "test_image_examples", "test_imagenet_resnet50")
 """Files of tests/e2e whose jobs train with a framework: half of the work there, on a stack of their own."""
 _OF_A_FOLDER = ("releases", "on_kube", "bench")
@@ -132,7 +134,7 @@ def _group(item: pytest.Item) -> str:
         return "ray"
     if path.parts[0] == "e2e" and path.stem in _TRAINING:
         return "training"
-    return path.parts[0] if path.parts[0] in _TOGETHER else str(path)
+    return path.parts[0] if path.parts[0] in (*_TOGETHER, _IN_TURN) else str(path)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,4 +1,4 @@
-"""Examples as they are, on real digits and a tiny language model: they train, and what they store can be loaded.
+"""Examples as they are, on real digits: they train, and what they store can be loaded.
 
 Of the epochs that a manifest asks for, the digits need half."""
 
@@ -7,8 +7,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -66,40 +65,18 @@ def train_and_kill(
 ) -> weft.Job:
     """The job, ended, of an example whose second learner was killed after the first epoch, when that was ``stored``: by
     which learners, and in how many files of each."""
-    command, first = f"{program} --epochs {EPOCHS}", f"^epoch 1/{EPOCHS}  loss"
-    job = resumed(stack, work, example, manifest, command, first, stored, save)
-    log = list(job.logs(learner=1))
-    assert max(epoch(line.text) for line in log if line.attempt == 1) == 1
-    assert [epoch(line.text) for line in log if line.attempt == 2 and epoch(line.text)] == list(range(2, EPOCHS + 1))
-    [said] = [line.text for line in log if line.text.startswith("resuming after epoch")]
-    assert said.split()[3] == "1"
-    check_trained(job)
-    return job
-
-
-def resumed(
-    stack: Stack,
-    work: Path,
-    example: str,
-    manifest: str,
-    command: str,
-    first: str,
-    stored: Mapping[int, int],
-    save: str = "pathlib.Path.replace",
-) -> weft.Job:
-    """The job, ended, whose second learner was killed after its first save. ``command``: the program and its arguments.
-    ``first``: a line that it prints not long before that save is ``stored``."""
     folder, go = work / "code", work / "go"
     shutil.copytree(EXAMPLES / example, folder)
     shutil.copy2(PROGRAMS / "braked.py", folder)
-    changes = {"framework.command": f"python braked.py {save} {go} 600 {command}", "checkpoint.every": "1s"}
+    words = [program, "--epochs", str(EPOCHS)]
+    command = f"python braked.py {save} {go} 600 {' '.join(words)}"
+    changes = {"framework.command": command, "checkpoint.every": "1s"}
     job = stack.client.train(folder / manifest, folder, overrides=changes)
-    follow_to(job, first)
+    follow_to(job, f"^epoch 1/{EPOCHS}  loss")
     eventually(
         lambda: {(checkpoint.learner, checkpoint.files) for checkpoint in job.checkpoints()} >= stored.items(),
         "the first checkpoint",
     )
-    words = command.split()
     [victim, *_] = alive(
         stack.learners(),
         lambda process: process.cmdline()[-len(words) :] == words and process.environ()["LEARNER_ID"] == "2",
@@ -109,6 +86,12 @@ def resumed(
     job = job.wait(timeout=1200)
     assert [attempt.outcome for attempt in job.attempts] == ["FAILED", "SUCCEEDED"]
     assert job.attempts[0].reason.startswith("learner 2 was killed by signal 9 (SIGKILL)")
+    log = list(job.logs(learner=1))
+    assert max(epoch(line.text) for line in log if line.attempt == 1) == 1
+    assert [epoch(line.text) for line in log if line.attempt == 2 and epoch(line.text)] == list(range(2, EPOCHS + 1))
+    [said] = [line.text for line in log if line.text.startswith("resuming after epoch")]
+    assert said.split()[3] == "1"
+    check_trained(job)
     return job
 
 
@@ -161,85 +144,3 @@ def test_one_program_for_one_worker_and_for_several(stack: Stack, digits: Path, 
         folder / manifest, folder, overrides={"learners": "1", "framework.command": f"python {program} --epochs 1"}
     ).wait(timeout=1200)
     assert "learner 1: MirroredStrategy, 1 replicas in all" in lines(alone)
-
-
-@pytest.fixture(scope="module")
-def animals(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A tiny language model and sentences, where the example looks for them; and the model as in the Hub's cache."""
-    folder = tmp_path_factory.mktemp("llm")
-    subprocess.run([sys.executable, EXAMPLES / "data/tiny_llm.py", folder, "800"], check=True)
-    cache = folder / "hub/models--weft--tiny"
-    shutil.copytree(folder / "model", cache / "snapshots/1f0c")
-    (cache / "refs").mkdir()
-    (cache / "refs/main").write_text("1f0c")
-    stack.client.data.put(folder / "model", "default:llm-models/base")
-    stack.client.data.put(folder / "hub", "default:llm-models/hub")
-    stack.client.data.put(folder / "sentences", "default:llm-data")
-
-
-EVALUATE = "python evaluate.py $RESULT_DIR $DATA_DIR --length 128"
-# The merged model, and the adapter on the pretrained one: in one process, as imports take most of the time.
-EVALUATE_BOTH = """python - <<'END'
-import os, runpy, sys
-for more in ([], ["--base", os.environ["PRETRAINED_DIR"]]):
-    sys.argv = ["evaluate.py", os.environ["RESULT_DIR"], os.environ["DATA_DIR"], "--length", "128", *more]
-    runpy.run_path("evaluate.py", run_name="__main__")
-END"""
-
-
-def command_of(manifest: str) -> str:
-    """The command of a manifest of the language model."""
-    command: str = yaml.safe_load((EXAMPLES / "llm-finetune" / manifest).read_text())["framework"]["command"]
-    return command
-
-
-def perplexities(said: Iterable[str]) -> tuple[list[float], list[float]]:
-    """What train.py has printed, and what evaluate.py has printed about the stored model."""
-    text = "\n".join(said)
-    trained = re.findall(r"^step \d+/\d+  validation loss \S+  perplexity (\S+)", text, re.MULTILINE)
-    evaluated = re.findall(r"^perplexity: (\S+)", text, re.MULTILINE)
-    return [float(value) for value in trained], [float(value) for value in evaluated]
-
-
-def test_a_language_model_learns_with_lora(stack: Stack, animals: None) -> None:
-    """From a snapshot of the Hub. The adapter on the model, and the merged model, are as good as the job has said."""
-    folder = EXAMPLES / "llm-finetune"
-    changes = {
-        "framework.command": f"{command_of('manifest.yml')} && {EVALUATE_BOTH}",
-        "data_stores[0].pretrained_model.prefix": "hub",
-    }
-    job = stack.client.train(folder / "manifest.yml", folder, overrides=changes).wait(timeout=1400, check=False)
-    said = lines(job)
-    assert job.state == "COMPLETED", f"{job.reason}\n{said}"
-    trained, evaluated = perplexities(said)
-    assert trained[-1] < trained[0] / 20, said
-    assert evaluated == pytest.approx([trained[-1]] * 2, rel=0.02)
-    assert sum(line.startswith("text: ") for line in said) == 2
-    found = points(stack, job)
-    assert found["validation/perplexity", 1] == len(trained)
-    assert {"train/loss", "train/tokens_per_second"} < {name for name, _ in found}
-    stored = [file.path for file in job.files()]
-    for name in ("adapter/adapter_model.safetensors", "model/model.safetensors"):
-        assert any(path.endswith(name) for path in stored), stored
-
-
-def test_a_language_model_is_sharded_over_two_learners(stack: Stack, animals: None, tmp_path: Path) -> None:
-    """A learner is killed; later another job goes on from the shards, alone, and its model can be loaded."""
-    command = command_of("manifest-fsdp.yml").removeprefix("python ")
-    save, first = "torch.distributed.checkpoint.save", r"^step 20/\d+  validation"
-    job = resumed(stack, tmp_path, "llm-finetune", "manifest-fsdp.yml", command, first, {1: 2, 2: 1}, save)
-    said = lines(job)
-    assert job.state == "COMPLETED", f"{job.reason}\n{said}"
-    assert "resuming from step-000020" in said
-    for rank in (0, 1):
-        assert any(line.startswith(f"rank {rank} of 2 on cpu trains 51,") for line in lines(job, rank + 1))
-    trained, _ = perplexities(said)
-    assert trained[-1] < trained[0] / 20, said
-    assert any(file.path.endswith("model/model.safetensors") for file in job.files())
-
-    alone = {"learners": "1", "framework.command": f"python {command} && {EVALUATE}"}
-    again = job.rerun(alone, from_checkpoint=True).wait(timeout=1200)
-    said = lines(again)
-    assert any(line.startswith("resuming from step-0000") for line in said)
-    _, evaluated = perplexities(said)
-    assert evaluated == pytest.approx([trained[-1]], rel=0.02)
