@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,14 +23,16 @@ _PATIENCE = 60_000
 
 _GROWTH = 2 << 20
 """Bytes by which a database may grow: what is deleted stays in its files, and slows later tests down."""
+_STATISTICS = "pg_statistic where starelid in (select oid from pg_class where relnamespace = 'public'::regnamespace)"
 _CATALOGS = (
     *("pg_class", "pg_attribute", "pg_attrdef", "pg_constraint", "pg_policy", "pg_proc", "pg_trigger", "pg_type"),
-    "pg_statistic",
+    _STATISTICS,
 )
 _SCHEMA = sql.SQL(
     "select array[" + ", ".join(f"(select sum(xmin::text::bigint + 1) from {name})" for name in _CATALOGS) + "]"
 )
-"""Another value after any change of the schema: each row of the catalogs has the number of its transaction."""
+"""Another value after any change of the schema or of the tables' statistics, by which Postgres plans: each row of the
+catalogs has the number of its transaction."""
 _UNCHANGED = """
     select datallowconn and datconnlimit = -1 and datacl is null
       and not exists (select from pg_db_role_setting where setdatabase = pg_database.oid)
@@ -38,31 +41,40 @@ _UNCHANGED = """
 _SIZE = "select sum(pg_relation_size(oid)) from pg_class where relnamespace = 'public'::regnamespace"
 
 
+@dataclass(frozen=True)
+class _Made:
+    """A database as it was made."""
+
+    name: str
+    schema: object
+    size: int
+
+
 class Databases:
     """The databases of one server."""
 
     def __init__(self, server: PostgresServer) -> None:
         self._server = server
         self._numbers = itertools.count(1)
-        self._spare: list[str] = []
+        self._kept: dict[str, bytes] = {}
+        """The rows that migrations make, by table."""
+        self._spare: list[_Made] = []
 
     @contextmanager
     def url(self) -> Iterator[str]:
         """The URL of an empty database with the newest schema. Nobody else ever gets this URL."""
         name = f"weft_{next(self._numbers)}"
+        made = self._spare.pop() if self._spare else self._clone(f"spare_{name}")
         with self._server.connect() as connection:
-            if self._spare:
-                _rename(connection, self._spare.pop(), name)
-            else:
-                _clone(connection, self._template, name)
+            _rename(connection, made.name, name)
         yield self._server.url_of(name)
-        spare = f"spare_{name}"
+        made = replace(made, name=f"spare_{name}")
         with self._server.connect() as connection:
-            _rename(connection, name, spare)
-            if connection.execute(_UNCHANGED, [spare]).fetchone() == (True,) and self._empty(spare):
-                self._spare.append(spare)
+            _rename(connection, name, made.name)
+            if connection.execute(_UNCHANGED, [made.name]).fetchone() == (True,) and self._empty(made):
+                self._spare.append(made)
             else:
-                connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(spare)))
+                connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(made.name)))
 
     @contextmanager
     def without_schema(self) -> Iterator[str]:
@@ -83,20 +95,20 @@ class Databases:
         database.close()
         return _TEMPLATE
 
-    @cached_property
-    def _fresh(self) -> tuple[object, int, dict[str, bytes]]:
-        """The schema of the template, its size, and the rows that migrations have made there, by table."""
-        with self._server.connect(self._template) as connection:
-            found = _value(connection, _SCHEMA), _value(connection, _SIZE), _rows(connection, _filled(connection))
+    def _clone(self, name: str) -> _Made:
+        template = sql.Identifier(self._template)
+        statement = sql.SQL("create database {} template {} strategy file_copy").format(sql.Identifier(name), template)
         with self._server.connect() as connection:
-            _end_connections(connection, self._template)  # a template with a connection can't be copied
-        return found
-
-    def _empty(self, name: str) -> bool:
-        """Delete what a test has written; False if that would not make the database as it was."""
-        schema, size, kept = self._fresh
+            connection.execute(statement)
         with self._server.connect(name) as connection:
-            if _value(connection, _SCHEMA) != schema or _value(connection, _SIZE) > size + _GROWTH:
+            self._kept = self._kept or _rows(connection, _filled(connection))
+            return _Made(name, _value(connection, _SCHEMA), _value(connection, _SIZE))
+
+    def _empty(self, made: _Made) -> bool:
+        """Delete what a test has written; False if that would not make the database as it was."""
+        kept = self._kept
+        with self._server.connect(made.name) as connection:
+            if _value(connection, _SCHEMA) != made.schema or _value(connection, _SIZE) > made.size + _GROWTH:
                 return False
             changed = [table for table, rows in _rows(connection, list(kept)).items() if rows != kept[table]]
             # One transaction, in which foreign keys and triggers do not count.
@@ -112,11 +124,6 @@ class Databases:
                 "from pg_sequences where last_value is not null"
             )
         return True
-
-
-def _clone(connection: psycopg.Connection, template: str, name: str) -> None:
-    statement = sql.SQL("create database {} template {} strategy file_copy")
-    connection.execute(statement.format(sql.Identifier(name), sql.Identifier(template)))
 
 
 def _rename(connection: psycopg.Connection, old: str, new: str) -> None:

@@ -67,16 +67,16 @@ class Servers:
     # --- databases ---
 
     @cached_property
-    def _databases(self) -> Databases:
+    def databases(self) -> Databases:
         return Databases(self.postgres)
 
     def database_url(self) -> AbstractContextManager[str]:
         """The URL of an empty database with the newest schema, which is gone at the end."""
-        return self._databases.url()
+        return self.databases.url()
 
     def without_schema(self) -> AbstractContextManager[str]:
         """The URL of a database without any table, which is gone at the end."""
-        return self._databases.without_schema()
+        return self.databases.without_schema()
 
     # --- buckets ---
 

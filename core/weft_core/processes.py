@@ -113,6 +113,12 @@ def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> Non
         os.kill(os.getpid(), number)
 
 
+def name_process(name: str) -> None:
+    """Name this process for `ps` and `top`, where the kernel lets it."""
+    with suppress(OSError):
+        Path("/proc/self/comm").write_text(name)
+
+
 def give_rights_up() -> None:
     """Have nothing that this process starts gain rights: set-user-ID programs have no effect."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)

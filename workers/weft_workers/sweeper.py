@@ -25,7 +25,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 
 import structlog
 from sqlalchemy import and_, func, or_, select
@@ -33,7 +32,7 @@ from sqlalchemy.exc import DBAPIError
 
 from weft_core.engine import EngineUnreachable
 from weft_core.objects import StoreError
-from weft_core.processes import collect_again, die_with_parent, few_arenas, return_memory
+from weft_core.processes import collect_again, die_with_parent, few_arenas, name_process, return_memory
 from weft_core.service_log import configure_logging
 from weft_core.store.models import Attempt, Job
 from weft_workers.archiving import Archiver
@@ -256,7 +255,7 @@ class Sweeper:
 
 def main(parent: int) -> int:
     """Run a sweeper for the worker that started this process, until that ends; returns the exit code."""
-    Path("/proc/self/comm").write_text(NAME)
+    name_process(NAME)
     die_with_parent(parent, signal.SIGTERM)
     collect_again()
     few_arenas()
