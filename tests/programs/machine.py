@@ -51,7 +51,11 @@ class Machine:
                 stderr=subprocess.PIPE,
                 text=True,
             ) as process:
-                yield process
+                try:
+                    yield process
+                except BaseException:
+                    process.terminate()
+                    raise
 
     def run(self, manifest: Path, code: Path, work: Path, *options: str | Path) -> str:
         """What the learners of a run print that completes; ``[2] …`` is of the second."""

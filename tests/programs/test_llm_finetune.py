@@ -90,7 +90,8 @@ def test_a_language_model_is_sharded_over_two_learners(machine: Machine, animals
     options = [word for key, value in changes.items() for word in ("--set", f"{key}={value}")]
 
     with machine.running(code / "manifest-fsdp.yml", code, tmp_path, *folders, *options) as process:
-        assert process.stdout is not None
+        assert process.stdout
+        assert process.stderr
         said = []
         for line in process.stdout:
             said.append(line.rstrip())
@@ -100,10 +101,11 @@ def test_a_language_model_is_sharded_over_two_learners(machine: Machine, animals
         eventually(lambda: stored(out / "checkpoints/learner-2", 1), "the second one's shard", 600)
         [victim] = alive(psutil.process_iter(), lambda process: is_the_second(process, go))
         victim.kill()
-        rest, errors = process.communicate()
+        said += [line.rstrip() for line in process.stdout]  # communicate() would miss what has been read ahead
+        errors = process.stderr.read()
     assert process.returncode == 10, errors
     assert "learner 2 was killed by signal 9 (SIGKILL)" in errors, errors
-    begins = {line[: len("[1] rank 0 of 2 on cpu trains 51,")] for line in [*said, *rest.splitlines()]}
+    begins = {line[: len("[1] rank 0 of 2 on cpu trains 51,")] for line in said}
     assert {f"[{rank + 1}] rank {rank} of 2 on cpu trains 51," for rank in (0, 1)} <= begins
     begun, _ = perplexities(line.removeprefix("[1] ") for line in said)
 
