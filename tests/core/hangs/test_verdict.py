@@ -255,6 +255,7 @@ _processes = st.builds(
     threads=st.lists(st.builds(Thread, frames=st.lists(_frames, max_size=3)), max_size=2),
     recorded=st.booleans(),
     collectives=st.lists(_collectives, max_size=5),
+    submitted=st.none() | st.lists(st.sampled_from(["a", "b"]), max_size=3),
     groups=st.dictionaries(st.sampled_from(["0", "1"]), st.lists(st.integers(0, 6), max_size=4)),
 )
 _missing = st.dictionaries(st.integers(0, 6), st.lists(st.sampled_from(["a", "b"]), max_size=3))
