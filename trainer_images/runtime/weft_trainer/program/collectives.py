@@ -67,7 +67,8 @@ def _count(module: Any, folder: str) -> None:
     module.synchronize = counted
     for kind in (*_KINDS, *(f"grouped_{kind}" for kind in _KINDS)):
         submit = getattr(module, f"_{kind}_async", None)
-        if submit is not None and {"name", "process_set"} <= set(submit.__code__.co_varnames):
+        code = getattr(submit, "__code__", None)
+        if code is not None and {"name", "process_set"} <= set(code.co_varnames):
             setattr(module, f"_{kind}_async", _named(kind, submit))
 
 
@@ -96,11 +97,14 @@ def _awaited() -> list[str] | None:
     module = sys.modules.get("horovod.torch.mpi_ops")
     if module is None:
         return None
-    waiting = list(_submitted.items())
-    try:
-        return None if len(waiting) > _MOST_NAMES else [name for handle, name in waiting if not module.poll(handle)]
-    except Exception:  # a tensor has arrived just now
-        return None
+    waits = []
+    for handle, name in list(_submitted.items()):
+        try:
+            if not module.poll(handle):
+                waits.append(name)
+        except Exception:  # it has arrived just now, or Horovod has begun anew
+            _submitted.pop(handle, None)
+    return waits if len(waits) <= _MOST_NAMES else None
 
 
 def _record(module: Any, folder: str) -> None:
