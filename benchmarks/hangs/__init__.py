@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -86,7 +87,7 @@ def _hang(stack: Stack, hangs: Sequence[Hang]) -> Iterator[tuple[Hang, str, str,
         end = time.monotonic() + _PATIENCE
         for hang, job in zip(hangs, jobs, strict=True):
             try:
-                verdict = eventually(lambda job=job: _event(job, _VERDICT), "verdict", max(1.0, end - time.monotonic()))
+                verdict = eventually(partial(_event, job, _VERDICT), "verdict", max(1.0, end - time.monotonic()))
             except AssertionError:
                 state = job.refresh()
                 yield hang, f"none; {state.state}: {state.reason}", "", "", ""
