@@ -46,7 +46,7 @@ def test_stalled_jobs_are_told_of_and_quiet_ones_are_not(stack: Stack) -> None:
     ended = start(stack, "deadlock", stall={"action": "end"}, retries=1)
     ignored = start(stack, "deadlock", learners=1, stall={"action": "ignore"})
     quiet = {what: start(stack, what, learners=1) for what in ("burn", "log")}
-    quiet["write"] = start(stack, "write", learners=1, stall={"action": "ignore"})  # else stalled, as it logs nothing
+    quiet["write"] = start(stack, "write", learners=1, stall={"action": "ignore"})  # a write to memory is no step
 
     [warning] = eventually(lambda: warnings(deadlocked, f"no progress for {AFTER}s"), "a warning", 120)
     assert "learner 1 since" in warning.message

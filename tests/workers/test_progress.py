@@ -216,6 +216,11 @@ def test_several_looks_show_whether_a_gang_hangs(reports: list[dict[str, Any] | 
         assert notice.message.startswith("no progress since 2026-01-31 08:04:10 UTC: no line, no metric and nothing")
 
 
+def test_a_step_while_the_agents_look_shows_that_the_gang_gets_on() -> None:
+    reports = dict(enumerate([_waits(finished=12), _waits(finished=12)]))
+    assert judge_looks(view(still(0, 700), still(1, 5)), reports).what == "moving"
+
+
 def test_a_busy_gang_that_hangs_moves_by_a_step_only_and_ends_by_a_verdict_only() -> None:
     stalled: dict[str, Any] = {"stalled_at": ago(70), "stalled_since": ago(650), "look_at": ago(90)}
     stall = {"after_seconds": 600, "action": "end"}

@@ -24,6 +24,9 @@ _COLLECTIVES = (
 """Files whose functions wait for the other ranks."""
 _WRAPPERS = {"wrapper", "<lambda>", "inner", "_call_impl", "_wrapped_call_impl"}
 _DATA_LOADERS = ("torch/utils/data/dataloader.py",)
+_PIPELINES = ("tensorflow/python/data/ops/iterator_ops.py",)
+_CALLED = "tensorflow/python/ops/script_ops.py"
+"""By which TensorFlow calls Python code."""
 _TENSORFLOW_STEP = "tensorflow/python/eager/execute.py"
 _DEBUGGERS = ("pdb.py", "bdb.py", "debugpy/")
 
@@ -59,12 +62,12 @@ def find_place(main: Process, helpers: Sequence[Process] = ()) -> Place:
     if not threads:
         return UNKNOWN
     place = _place(threads[0])
+    # Python code in TensorFlow's input pipelines runs in a thread of its own, for which steps and iterators wait.
+    called = [thread for thread in threads[1:] if any(_is_in(frame, (_CALLED,)) for frame in thread.frames)]
     if place.kind == "step":
-        # Python code in an input pipeline runs in a thread of its own, and the step waits for it.
-        others = [_place(thread) for thread in threads[1:] if _innermost_own(thread) is not None]
-        return others[0] if others else place
+        return next((_place(thread) for thread in called if _innermost_own(thread) is not None), place)
     if place.kind == "loader":
-        working = next(_own_lines(helpers), None)
+        working = next(_own_lines([*helpers, main.model_copy(update={"threads": called})]), None)
         return Place("loader", place.what, working or place.at)
     return place
 
@@ -78,6 +81,8 @@ def _place(thread: Thread) -> Place:
         return Place("debugger", "a debugger", at)
     if any(_is_in(frame, _DATA_LOADERS) for frame in frames):
         return Place("loader", "DataLoader", at)
+    if any(_is_in(frame, _PIPELINES) for frame in inner):
+        return Place("loader", "tf.data", at)
     calls = [frame for frame in inner if _is_in(frame, _COLLECTIVES) and frame.function not in _WRAPPERS]
     if calls:
         return Place("collective", _collective(calls[-1]), at)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from weft_core.hangs.places import UNKNOWN, Place, find_place
 from weft_core.hangs.report import Collective, Process, Report
@@ -32,6 +32,10 @@ class Rank:
     cpu_percent: float = 0.0
     collectives: Sequence[Collective] = ()
     groups: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    missing: Sequence[str] = ()
+    """The tensors of Horovod for which other ranks wait because this rank has not submitted them."""
+    submitted: Sequence[str] | None = None
+    """The tensors of Horovod for which this rank waits; None: unknown."""
 
     @property
     def waits(self) -> bool:
@@ -83,7 +87,21 @@ def read_ranks(reports: Mapping[int, Report | None], ended: Mapping[int, str]) -
             continue
         gone = "its process is gone" if rank not in found and reports.get(learner) and slots > 1 else ""
         found[rank] = Rank(rank, learner, ended=ended.get(learner, gone))
-    return [found[rank] for rank in sorted(found)]
+    logged = {rank: names for report in reports.values() if report for rank, names in report.missing.items()}
+    ranks = [replace(found[rank], missing=logged.get(rank, ())) for rank in sorted(found)]
+    return ranks if logged else _without_tensors(ranks)
+
+
+def _without_tensors(ranks: Sequence[Rank]) -> list[Rank]:
+    """The ranks with the tensors that they have not submitted, by what all ranks have submitted. A rank for which that
+    is unknown has submitted nothing, unless it is in a collective."""
+    wanted = list(dict.fromkeys(name for rank in ranks for name in rank.submitted or ()))
+    return [
+        rank
+        if rank.submitted is None and rank.waits
+        else replace(rank, missing=[name for name in wanted if name not in (rank.submitted or ())])
+        for rank in ranks
+    ]
 
 
 def _read(rank: int, learner: int, processes: Sequence[Process]) -> Rank:
@@ -98,6 +116,7 @@ def _read(rank: int, learner: int, processes: Sequence[Process]) -> Rank:
         waits_for_disk=main.state == "disk-sleep",
         recorded=main.recorded,
         counted=main.recorded or main.finished is not None,
+        submitted=main.submitted,
         still=all(process.still for process in processes),
         cpu_percent=sum(process.cpu_percent for process in processes),
         collectives=main.collectives,

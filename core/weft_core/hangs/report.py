@@ -60,6 +60,11 @@ class Process(BaseModel):
         default=[], max_length=100, description="The newest collectives of each group, and those in flight."
     )
     finished: _Number | None = Field(default=None, description="The number of Horovod's collectives that are over.")
+    submitted: list[_Name] | None = Field(
+        default=None,
+        max_length=256,
+        description="The tensors for which it waits because Horovod has not got them from all ranks; null: unknown.",
+    )
     still: bool = Field(default=False, description="Whether several looks at the process have shown the same.")
     cpu_percent: float = Field(default=0.0, ge=0, le=1e6, description="Of one core, between the looks.")
     groups: dict[_Name, Annotated[list[_Rank], Field(max_length=1024)]] = Field(
@@ -71,3 +76,9 @@ class Report(BaseModel):
     """The processes of a learner, each parent before its children."""
 
     processes: list[Process] = Field(default=[], max_length=64)
+    missing: dict[_Rank, Annotated[list[_Name], Field(max_length=16)]] = Field(
+        default={},
+        max_length=1024,
+        description="By rank, the tensors that it has not submitted and other ranks have, as Horovod's stall inspector "
+        "has logged.",
+    )

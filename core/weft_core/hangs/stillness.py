@@ -30,8 +30,9 @@ def hangs(reports: Mapping[int, Report | None], ended: Mapping[int, str]) -> boo
         return False
     if others:
         return not any(_works(rank) for rank in others)
-    # A gang that often talks may be in the same collective at every look. Its counts would differ.
-    return all(rank.counted for rank in waiting)
+    # A gang that often talks may be in the same collective at every look. Its counts would differ. Without counts,
+    # Horovod's stall inspector may say that each rank waits for a tensor that another rank has not submitted.
+    return all(rank.counted or rank.missing for rank in waiting)
 
 
 def _works(rank: Rank) -> bool:

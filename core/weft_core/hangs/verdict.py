@@ -14,6 +14,8 @@ _SAME_SHAPES = ("all_reduce", "broadcast", "reduce", "allreduce")
 """Collectives for which all ranks must give tensors of the same shape."""
 _MOST_RANKS = 64
 _MOST_PARTS = 4
+_MOST_NAMES = 2
+"""Of tensors."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ def judge(reports: Mapping[int, Report | None], ended: Mapping[int, str]) -> Ver
     ranks = read_ranks(reports, ended)
     if not any(rank.known and not rank.ended for rank in ranks):
         return None
-    found = _by_state(ranks) or _by_recorder(ranks) or _by_stacks(ranks)
+    found = _by_state(ranks) or _by_recorder(ranks) or _by_tensors(ranks) or _by_stacks(ranks)
     return Verdict(found.text, found.blamed, found.waiting, found.collective, [_facts(rank) for rank in ranks[:64]])
 
 
@@ -145,6 +147,41 @@ def _differ(
     waiting = [rank for rank in waiting if rank not in blamed]
     text = f"the ranks disagree about {title}, and have different {what}: {', '.join(parts)}"
     return Verdict(text, _ids(blamed), _ids(waiting), facts)
+
+
+# --- Horovod's tensors ------------------------------------------------------------------------------------------------
+
+
+def _by_tensors(ranks: Sequence[Rank]) -> Verdict | None:
+    """Compare which tensors each rank has not submitted."""
+    missing = [rank for rank in ranks if rank.missing]
+    waiting = [rank for rank in ranks if not rank.missing]
+    tensors = list(dict.fromkeys(tensor for rank in missing for tensor in rank.missing))
+    if not missing:
+        return None
+    if waiting:
+        operation = next((rank.place.what for rank in waiting if rank.waits), "")
+        names = _tensors(tensors, operation)
+        facts = {"operation": operation or names, "tensors": tensors}
+        return _missing(f"{operation} of {names}" if operation else names, missing, waiting, facts, _where)
+    kinds: dict[tuple[str, ...], list[Rank]] = {}
+    for rank in ranks:
+        kinds.setdefault(tuple(rank.missing), []).append(rank)
+    ordered = sorted(kinds.items(), key=lambda kind: len(kind[1]))
+    parts = [
+        f"{_names(some)} {_have(some)} not submitted {_tensors(kind)}: {_is_where(some)}"
+        for kind, some in ordered[:_MOST_PARTS]
+    ]
+    blamed = ordered[0][1] if len(ordered[0][1]) < len(ordered[-1][1]) else []
+    text = f"the ranks wait for each other with different tensors: {'; '.join(parts)}"
+    others = [rank for rank in ranks if rank not in blamed]
+    return Verdict(text, _ids(blamed), _ids(others), {"operation": _tensors(tensors), "tensors": tensors})
+
+
+def _tensors(names: Sequence[str], operation: str = "") -> str:
+    """'gradient' for 'allreduce.gradient' of hvd.allreduce."""
+    some = [name.removeprefix(f"{operation.removeprefix('hvd.')}.") for name in names[:_MOST_NAMES]]
+    return ", ".join(some) + (f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else "")
 
 
 # --- stacks alone -----------------------------------------------------------------------------------------------------

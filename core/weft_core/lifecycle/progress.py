@@ -57,9 +57,10 @@ def judge_stall(view: View, reports: Mapping[int, Mapping[str, Any] | None]) -> 
 def judge_looks(view: View, reports: Mapping[int, Mapping[str, Any] | None]) -> Notice:
     """Whether a gang that shows no step hangs, by what the agents have seen: ``stalled``, or ``moving``."""
     running = _running(view)
-    if not running or not hangs(_read(reports), _ended(view)):
+    limit, action = _asked(view)
+    stepped = any(_still_for(member) < limit for member in running)  # while the agents looked
+    if not running or stepped or not hangs(_read(reports), _ended(view)):
         return Notice("moving", "")
-    _, action = _asked(view)
     since = max(member.still_since for member in running if member.still_since is not None)
     message = (
         f"no progress since {clock(since)}: no line, no metric and nothing written, and {LOOKED}; the stacks of its "

@@ -46,6 +46,16 @@ WAIT = report(
     ("wrapper", "torch/distributed/c10d_logger.py", 83, False),
     ("train", "train.py", 88, True),
 )
+STEP = report(
+    ("quick_execute", "tensorflow/python/eager/execute.py", 54, False),
+    ("Model.fit", "keras/src/engine/training.py", 1742, False),
+    ("main", "train.py", 30, True),
+)
+REDUCE = report(
+    ("synchronize", "horovod/torch/mpi_ops.py", 1285, False),
+    ("allreduce", "horovod/torch/mpi_ops.py", 254, False),
+    ("train", "train.py", 30, True),
+)
 READ = report(("read_a_record", "data.py", 41, True), ("train", "train.py", 80, True))
 
 
@@ -109,6 +119,66 @@ def test_stacks_alone_do_where_there_is_no_flight_recorder() -> None:
     assert verdict({0: WAIT, 1: WAIT}).text == "all ranks are in all_reduce (train.py:88)"
 
 
+def test_horovods_stall_inspector_names_the_tensors_and_the_ranks_that_are_missing() -> None:
+    def said(first: Report, missing: dict[int, list[str]], *others: Report) -> dict[int, Report | None]:
+        return dict(enumerate((first.model_copy(update={"missing": missing}), *others)))
+
+    gradients = ["allreduce.a", "allreduce.b", "allreduce.c"]
+    found = verdict(said(REDUCE, {1: gradients}, READ))
+    assert found.text == (
+        "rank 1 has not entered hvd.allreduce of a, b and 1 more (train.py:30): it is in read_a_record (data.py:41); "
+        "rank 0 waits for it"
+    )
+    assert found.data["collective"] == {"operation": "hvd.allreduce", "tensors": gradients}
+    found = verdict(said(STEP, {1: ["HorovodAllreduce_a"]}, STEP))
+    assert found.text == (
+        "rank 1 has not entered HorovodAllreduce_a (train.py:30): it is in a step of TensorFlow (train.py:30); "
+        "rank 0 waits for it"
+    )
+    found = verdict(said(REDUCE, {0: ["allreduce.b"], 1: ["allreduce.a"], 2: ["allreduce.b"]}, REDUCE, REDUCE))
+    assert found.text == (
+        "the ranks wait for each other with different tensors: rank 1 has not submitted allreduce.a: it is in "
+        "hvd.allreduce (train.py:30); ranks 0 and 2 have not submitted allreduce.b: each is in hvd.allreduce "
+        "(train.py:30)"
+    )
+    assert (found.blamed, found.waiting) == ([1], [0, 2])
+
+
+def test_what_each_rank_has_submitted_to_horovod_shows_which_tensors_are_missing() -> None:
+    def waits(*names: str) -> Report:
+        process = REDUCE.processes[0].model_copy(update={"submitted": list(names), "finished": 3})
+        return Report(processes=[process])
+
+    silent = READ.processes[0]
+    late = Report(processes=[silent.model_copy(update={"submitted": [], "finished": 3})])
+    missing = (
+        "rank 1 has not entered hvd.allreduce of noname.7 (train.py:30): it is in read_a_record (data.py:41); "
+        "rank 0 waits for it"
+    )
+    assert verdict({0: waits("allreduce.noname.7"), 1: late}).text == missing
+    assert verdict({0: waits("allreduce.noname.7"), 1: READ}).text == missing, "it has not entered any"
+    both = verdict({0: waits("allreduce.a", "allreduce.b"), 1: waits("allreduce.b")})
+    assert (both.blamed, both.waiting) == ([1], [0])
+    crossed = verdict({0: waits("allreduce.a"), 1: waits("allreduce.b")})
+    assert crossed.text.startswith(
+        "the ranks wait for each other with different tensors: rank 0 has not submitted allreduce.b: it is in"
+    )
+    assert crossed.blamed == []
+    unknown = verdict({0: waits("allreduce.a"), 1: REDUCE})
+    assert unknown.text == "all ranks are in hvd.allreduce (train.py:30)"
+
+
+def test_ranks_of_tensorflow_that_wait_for_each_other_hang_if_horovods_stall_inspector_says_so() -> None:
+    still = STEP.model_copy(update={"processes": [STEP.processes[0].model_copy(update={"still": True})]})
+
+    def gang(missing: dict[int, list[str]]) -> dict[int, Report | None]:
+        return {0: still.model_copy(update={"missing": missing}), 1: still}
+
+    assert not hangs(gang({}), {}), "their stacks do not show whether they wait"
+    assert not hangs(gang({1: ["a"]}), {}), "rank 1 may compute it"
+    assert hangs(gang({0: ["b"], 1: ["a"]}), {})
+
+
 def test_of_collectives_that_differ_the_rarer_is_blamed() -> None:
     barrier = report(("barrier", "torch/distributed/distributed_c10d.py", 5000, False), ("save", "train.py", 91, True))
     found = verdict({0: barrier, 1: WAIT, 2: WAIT})
@@ -148,13 +218,8 @@ def test_where_nothing_is_known_there_is_no_verdict(gang: dict[int, Report | Non
 
 
 def test_a_step_of_tensorflow_waits_only_if_another_rank_is_elsewhere() -> None:
-    step = report(
-        ("quick_execute", "tensorflow/python/eager/execute.py", 54, False),
-        ("Model.fit", "keras/src/engine/training.py", 1742, False),
-        ("main", "train.py", 30, True),
-    )
-    assert verdict({0: step, 1: step}).text == "all ranks are in a step of TensorFlow (train.py:30)"
-    assert verdict({0: step, 1: READ}).text == (
+    assert verdict({0: STEP, 1: STEP}).text == "all ranks are in a step of TensorFlow (train.py:30)"
+    assert verdict({0: STEP, 1: READ}).text == (
         "rank 1 has not entered a step of TensorFlow (train.py:30): it is in read_a_record (data.py:41); "
         "rank 0 waits for it"
     )
@@ -190,9 +255,11 @@ _processes = st.builds(
     threads=st.lists(st.builds(Thread, frames=st.lists(_frames, max_size=3)), max_size=2),
     recorded=st.booleans(),
     collectives=st.lists(_collectives, max_size=5),
+    submitted=st.none() | st.lists(st.sampled_from(["a", "b"]), max_size=3),
     groups=st.dictionaries(st.sampled_from(["0", "1"]), st.lists(st.integers(0, 6), max_size=4)),
 )
-_reports = st.none() | st.builds(Report, processes=st.lists(_processes, max_size=3))
+_missing = st.dictionaries(st.integers(0, 6), st.lists(st.sampled_from(["a", "b"]), max_size=3))
+_reports = st.none() | st.builds(Report, processes=st.lists(_processes, max_size=3), missing=_missing)
 
 
 @given(

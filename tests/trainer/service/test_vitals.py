@@ -80,14 +80,20 @@ def test_what_reading_the_stacks_uses_is_no_sign_of_life() -> None:
     vitals.begin()
     vitals.asked("now")
     time.sleep(0.01)
-    quiet = [vitals.read({}, demand=90)["idle_seconds"] for _ in range(2)]
-    assert quiet[0] > 0
-    assert quiet == sorted(quiet)
+
+    def quiet(fresh: bool = True) -> tuple[float, float]:
+        beat = vitals.read({}, 90, wrote=True, fresh=fresh)
+        return beat["idle_seconds"], beat["still_seconds"]
+
+    during = [quiet() for _ in range(2)]
+    assert min(during[0]) > 0
+    assert during == sorted(during)
     read.set()
     while vitals._dumping:
         time.sleep(0.01)
-    assert vitals.read({}, demand=90)["idle_seconds"] >= quiet[1], "the last of it"
-    assert vitals.read({}, demand=90)["idle_seconds"] < quiet[1]
+    assert quiet(fresh=False) >= during[1], "a heartbeat soon after the last, without new readings"
+    assert quiet() >= during[1], "the last of it"
+    assert quiet() < during[1]
 
 
 def test_a_step_is_a_line_a_metric_or_bytes_on_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,6 +109,20 @@ def test_a_step_is_a_line_a_metric_or_bytes_on_a_disk(monkeypatch: pytest.Monkey
         beat = vitals.read({}, 90, wrote)
         found.append((beat["still_seconds"], beat["pause_seconds"]))
     assert found == [(0, 0), (0, 7), (0, 7), (30, 7)], "what comes before the first step is no pause; work is no step"
+
+
+def test_a_program_that_shows_steps_is_not_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow save, for example, which needs no processor."""
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    vitals = Vitals(lambda: False, lambda request: None)
+    vitals.begin()
+    now[0] += 40
+    assert vitals.read({}, 5)["idle_seconds"] == 40
+    assert vitals.read({}, 5, wrote=True)["idle_seconds"] == 0
+    now[0] += 40
+    vitals.step()
+    assert vitals.read({}, 5)["idle_seconds"] == 0
 
 
 def test_looks_tell_what_stands_still_from_what_moves(tmp_path: Path) -> None:

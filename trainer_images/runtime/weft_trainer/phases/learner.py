@@ -19,6 +19,7 @@ from weft_trainer.folders import Folders
 from weft_trainer.inputs.overlay import Overlay
 from weft_trainer.log.lines import Line
 from weft_trainer.log.shipper import LogShipper
+from weft_trainer.log.stall_inspector import StallInspector
 from weft_trainer.log.tail import LogTail
 from weft_trainer.machine.network import interface_of, own_address
 from weft_trainer.machine.sealing import Sealed
@@ -73,6 +74,7 @@ class Learner(Listener):
         if spec.identity is not None:
             keep_token(spec.identity, self.folders.identity, api.identity_token, api.mask)
         self.merged_log = self.folders.agent / "training-log.txt"
+        self.stall_inspector = StallInspector()
         self.vitals = Vitals(self._wrote, self._dump_stacks, self._saved, self._look)
         self.tunnels = Tunnels(api, watchdog, Profiles(api, spec.learner_id, self._new_profiler))
         self.heartbeat = Heartbeat(api, control, spec.heartbeat_seconds, watchdog.own, self.vitals, self.tunnels.asked)
@@ -217,27 +219,27 @@ class Learner(Listener):
         for text in snapshot.lines:
             self.log.say(text)
         with suppress(TrainerError, Fenced):  # an older API has no such call; the stacks are in the log
-            self.api.stacks(request, snapshot.report)
+            self.api.stacks(request, snapshot.report | {"missing": self.stall_inspector.missing()})
 
     def _look(self, request: str) -> None:
         from weft_trainer.program.looks import look  # psutil takes 20 ms
 
         report = look(self._watchdog.own, self.folders.collectives, self.folders.model)
         with suppress(TrainerError, Fenced):
-            self.api.stacks(request, report)
+            self.api.stacks(request, report | {"missing": self.stall_inspector.missing()})
 
 
 class _ProgramOutput:
-    """The program's output is a sign of life, and goes to the log and to the metrics."""
+    """The program's output goes to the log and to the metrics. It is a sign of life, but for Horovod's warnings."""
 
     def __init__(self, learner: Learner) -> None:
         self._log = learner.log
         self._metrics = learner.metrics
         self._vitals = learner.vitals
+        self._stall_inspector = learner.stall_inspector
 
     def write(self, lines: Sequence[Line]) -> None:
-        if lines:
-            self._vitals.touch()
+        if self._stall_inspector.read(lines):
             self._vitals.step()
         self._log.write(lines)
         self._metrics.said(lines)

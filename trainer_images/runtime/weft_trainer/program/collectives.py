@@ -1,6 +1,6 @@
-"""Shows the agent which collectives this process has entered, by PyTorch's flight recorder, and how many of Horovod's
-it has finished. It is copied into the program's own environment, and imported when the program imports
-``torch.distributed`` or Horovod.
+"""Shows the agent which collectives this process has entered, by PyTorch's flight recorder, and for Horovod how many it
+has finished, and which it waits for. It is copied into the program's own environment, and imported when the program
+imports ``torch.distributed`` or Horovod.
 
 The flight recorder is in the process's memory, and no tool can read it from outside. A thread waits in the opening of a
 FIFO, where it costs nothing. When the agent opens the other end, the thread writes the recorder's entries to a file.
@@ -29,6 +29,10 @@ _serving: list[int] = []
 
 _finished = [0]
 """Horovod's collectives that this process has finished."""
+_submitted: dict[int, str] = {}
+"""Horovod's tensors that this process has submitted and not yet received, by handle."""
+_KINDS = ("allreduce", "allgather", "broadcast", "alltoall", "reducescatter")
+_MOST_NAMES, _LONGEST = 256, 120
 
 
 def show_collectives(module: Any) -> None:
@@ -53,11 +57,54 @@ def _count(module: Any, folder: str) -> None:
     def counted(handle: Any) -> Any:
         if os.getpid() not in _serving:
             _quietly_serve(None, folder)
-        done = synchronize(handle)
+        try:
+            done = synchronize(handle)
+        finally:
+            _submitted.pop(handle, None)
         _finished[0] += 1
         return done
 
     module.synchronize = counted
+    for kind in (*_KINDS, *(f"grouped_{kind}" for kind in _KINDS)):
+        submit = getattr(module, f"_{kind}_async", None)
+        code = getattr(submit, "__code__", None)
+        if code is not None and {"name", "process_set"} <= set(code.co_varnames):
+            setattr(module, f"_{kind}_async", _named(kind, submit))
+
+
+def _named(kind: str, submit: Any) -> Any:
+    """``submit`` of ``horovod.torch.mpi_ops``, which also keeps the tensor's name as Horovod's own messages have it."""
+    import functools
+
+    names = submit.__code__.co_varnames
+
+    @functools.wraps(submit)
+    def submitted(*args: Any, **options: Any) -> Any:
+        handle = submit(*args, **options)
+        try:
+            given = dict(zip(names, args), **options)
+            if given["process_set"].process_set_id == 0:  # of other sets, not all ranks are members
+                _submitted[handle] = f"{kind}.{given['name'] or f'noname.{handle}'}"[:_LONGEST]
+        except Exception:  # noqa: S110 - another version of Horovod
+            pass
+        return handle
+
+    return submitted
+
+
+def _awaited() -> list[str] | None:
+    """The tensors for which this process waits; None: unknown."""
+    module = sys.modules.get("horovod.torch.mpi_ops")
+    if module is None:
+        return None
+    waits = []
+    for handle, name in list(_submitted.items()):
+        try:
+            if not module.poll(handle):
+                waits.append(name)
+        except Exception:  # it has arrived just now, or Horovod has begun anew
+            _submitted.pop(handle, None)
+    return waits if len(waits) <= _MOST_NAMES else None
 
 
 def _record(module: Any, folder: str) -> None:
@@ -112,7 +159,8 @@ def _answer(module: Any, dump: Callable[[], bytes] | None, asked: str) -> None:
                 groups = {str(world.pg_names[group]): sorted(ranks) for group, ranks in world.pg_group_ranks.items()}
                 rank = module.get_rank() if module.is_initialized() else None
                 trace = dump()
-            head = json.dumps({"rank": rank, "groups": groups, "finished": _finished[0]}).encode()
+            about = {"rank": rank, "groups": groups, "finished": _finished[0]}
+            head = json.dumps(about | {"submitted": _awaited()}).encode()
             with open(f"{answer}.new", "wb") as file:
                 file.write(head + b"\n" + trace)
             os.replace(f"{answer}.new", answer)

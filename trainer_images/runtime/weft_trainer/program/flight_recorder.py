@@ -18,12 +18,13 @@ _NEWEST = 8
 """Collectives of each group that the agent reports; and as many of those that are in flight."""
 _MOST_GROUPS = 12
 _MOST_RANKS = 1024
+_MOST_TENSORS = 256
 _MOST_NAME = 120
 
 
 def answers(folder: Path, asked: set[int], seconds: float) -> dict[int, dict[str, Any]]:
-    """By process: ``rank``, ``groups``, ``collectives`` and ``finished`` of a report. Waits at most so long for those
-    that are late."""
+    """By process: ``rank``, ``groups`` and ``collectives`` of a report, or ``finished`` and ``submitted``. Waits at
+    most so long for those that are late."""
     found = {pid: _report(text) for pid, text in _texts(folder, asked, seconds).items()}
     return {pid: report for pid, report in found.items() if report}
 
@@ -67,7 +68,9 @@ def _report(text: bytes) -> dict[str, Any]:
         head, _, trace = text.partition(b"\n")
         about = json.loads(head)
         if not trace:
-            return {"finished": int(about["finished"])}
+            names = about.get("submitted")
+            submitted = None if names is None else [str(name)[:_MOST_NAME] for name in names[:_MOST_TENSORS]]
+            return {"finished": int(about["finished"]), "submitted": submitted}
         entries = json.loads(trace)["entries"]
         groups = {str(name): list(map(int, ranks)) for name, ranks in about["groups"].items() if ranks}
         return {

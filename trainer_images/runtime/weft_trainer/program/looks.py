@@ -57,7 +57,7 @@ def look(
 
 def _state(process: Mapping[str, Any]) -> Any:
     """What changes when a program gets on."""
-    return process.get("threads"), process.get("collectives"), process.get("finished")
+    return tuple(process.get(name) for name in ("threads", "collectives", "finished", "submitted"))
 
 
 def _seconds(pid: int) -> float:

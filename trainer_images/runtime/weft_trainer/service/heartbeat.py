@@ -92,7 +92,7 @@ class Heartbeat:
             fresh = time.monotonic() >= self._system_at + self._every / 4
             if fresh:
                 self._system, self._system_at = self._usage.read(), time.monotonic()
-            vitals = self._vitals.read(self._system, self._usage.demand, fresh and self._usage.wrote)
+            vitals = self._vitals.read(self._system, self._usage.demand, fresh and self._usage.wrote, fresh)
             return {"system": self._system, **vitals}
 
     def _run(self) -> None:

@@ -63,30 +63,33 @@ class Vitals:
 
     def step(self) -> None:
         """The program has shown that it gets on: by a line, a metric, or bytes on a disk."""
-        now = time.monotonic()
+        self.touch()
+        now = self._active_at
         if self._stepped:  # what comes before the first step, such as imports, happens once
             self._pause = max(self._pause, now - self._stepped_at)
         self._stepped_at, self._stepped = now, True
 
-    def read(self, system: dict[str, Any], demand: float, wrote: bool = False) -> dict[str, Any]:
+    def read(self, system: dict[str, Any], demand: float, wrote: bool = False, fresh: bool = True) -> dict[str, Any]:
         """The entries of a heartbeat.
 
         Args:
             system: the usage since the last heartbeat.
             demand: percent of one core that the program would have used since then on a machine of its own.
             wrote: whether a process has written to a disk since then.
+            fresh: whether these were read just now; if not, they are of the last heartbeat.
         """
         if not self._running:
             return {}
         gpu = max((card.get("percent", 0) for card in system.get("gpus", ())), default=0)
-        # CPU that py-spy uses is not the program's: a request for stacks must not make an idle program look busy.
+        # CPU that py-spy uses is not the program's, and to write the flight recorder's answer is no step: a request for
+        # stacks must not make a program that hangs look alive.
         cpu = 0.0 if self._dumped_since else demand
-        self._dumped_since = self._dumping
+        wrote = wrote and not self._dumped_since
+        self._dumped_since = self._dumping or (self._dumped_since and not fresh)
         if cpu >= _BUSY_CPU or gpu >= _BUSY_GPU:
             self.touch()
         if not self._wrote and self._has_written():
             self._wrote = wrote = True
-            self.touch()
         if wrote:
             self.step()
         saved = self._saved()
