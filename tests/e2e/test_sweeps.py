@@ -30,31 +30,6 @@ def sweep(**changes: Any) -> dict[str, Any]:
     return manifest(command, sweep=search, env={"X": "${sweep.x}"})
 
 
-def test_a_sweep_goes_on_whoever_is_killed(stack: Stack) -> None:
-    client = stack.client
-    calm = client.sweep(sweep())
-    assert client.sweeps.wait(calm.id, 400).state == "COMPLETED"
-    disturbed = client.sweep(sweep())
-    eventually(lambda: client.sweeps.get(disturbed.id).told >= 1, "a trial", 200)
-    stack.kill_and_await("worker", "api")
-    eventually(lambda: client.sweeps.get(disturbed.id).told >= 3, "trials after the kill", 200)
-    stack.kill_and_await("worker")
-    ended = client.sweeps.wait(disturbed.id, 400)
-    assert (ended.state, ended.reason) == ("COMPLETED", "all trials have ended")
-    traces = [
-        [(trial.number, trial.parameters, trial.value, trial.state) for trial in client.sweeps.trials(sweep.id)]
-        for sweep in (calm, disturbed)
-    ]
-    assert traces[0] == traces[1]
-    assert [trial[2] for trial in traces[0]] == [-abs(float(trial[1]["x"]) - 0.5) for trial in traces[0]]
-    jobs = [job.id for job in client.jobs.list(label=f"sweep={disturbed.id}")]
-    assert sorted(jobs) == sorted(trial.job or "" for trial in client.sweeps.trials(disturbed.id))
-    assert ended.best is not None
-    shown = stack.weft("sweep", "best", disturbed.id).stdout
-    assert ended.best.job is not None
-    assert ended.best.job in shown
-
-
 # It continues from its checkpoint, or from that of another trial, and fails if it has none on the second rung.
 _LONGER = """
 import os
@@ -69,8 +44,12 @@ for epoch in range(ran + 1, ${sweep.epochs} + 1):
 """
 
 
-def test_good_trials_go_on_from_their_checkpoints_whoever_is_killed(stack: Stack) -> None:
+def test_sweeps_go_on_whoever_is_killed(stack: Stack) -> None:
+    """A search of each kind at the same time: independent trials, and good trials that go on from their checkpoints."""
     client = stack.client
+    calm = client.sweep(sweep())
+    assert client.sweeps.wait(calm.id, 400).state == "COMPLETED"
+
     search = {
         "parameters": {"x": {"uniform": [0, 1]}},
         "metric": "score",
@@ -79,17 +58,46 @@ def test_good_trials_go_on_from_their_checkpoints_whoever_is_killed(stack: Stack
         "parallel": 2,
         "rungs": {"parameter": "epochs", "max": 2, "reduction": 2, "sync": True},
     }
-    command = f"cat > train.py <<'END'\n{_LONGER}\nEND\nexec python train.py"
-    made = client.sweep(manifest(command, sweep=search))
     rungs = {"parameter": "epochs", "max": 2, "every": 1}
     population = {**search, "search": "pbt", "trials": 8, "population": 4, "rungs": rungs}
+    command = f"cat > train.py <<'END'\n{_LONGER}\nEND\nexec python train.py"
+    made = client.sweep(manifest(command, sweep=search))
     bred = client.sweep(manifest(command, sweep=population))
-    eventually(lambda: client.sweeps.get(made.id).asked == 4, "all trials", 200)
+    disturbed = client.sweep(sweep())
+    eventually(lambda: client.sweeps.get(disturbed.id).told >= 1, "a trial", 400)
     stack.kill_and_await("worker", "api")
-    eventually(lambda: any(trial.parameters["epochs"] == 2 for trial in client.sweeps.trials(made.id)), "a rung", 200)
+    eventually(lambda: any(trial.parameters["epochs"] == 2 for trial in client.sweeps.trials(made.id)), "a rung", 400)
+    eventually(lambda: client.sweeps.get(disturbed.id).told >= 3, "trials after the kill", 400)
     stack.kill_and_await("worker")
-    ended = client.sweeps.wait(made.id, 400)
-    trials = list(client.sweeps.trials(made.id))
+
+    check_independent(stack, calm.id, disturbed.id)
+    check_rungs(stack, made.id)
+    check_population(stack, bred.id)
+
+
+def check_independent(stack: Stack, calm: str, disturbed: str) -> None:
+    """Both have the same trials."""
+    client = stack.client
+    ended = client.sweeps.wait(disturbed, 400)
+    assert (ended.state, ended.reason) == ("COMPLETED", "all trials have ended")
+    traces = [
+        [(trial.number, trial.parameters, trial.value, trial.state) for trial in client.sweeps.trials(sweep)]
+        for sweep in (calm, disturbed)
+    ]
+    assert traces[0] == traces[1]
+    assert [trial[2] for trial in traces[0]] == [-abs(float(trial[1]["x"]) - 0.5) for trial in traces[0]]
+    jobs = [job.id for job in client.jobs.list(label=f"sweep={disturbed}")]
+    assert sorted(jobs) == sorted(trial.job or "" for trial in client.sweeps.trials(disturbed))
+    assert ended.best is not None
+    shown = stack.weft("sweep", "best", disturbed).stdout
+    assert ended.best.job is not None
+    assert ended.best.job in shown
+
+
+def check_rungs(stack: Stack, made: str) -> None:
+    """The better half has gone on, and none has failed."""
+    ended = stack.client.sweeps.wait(made, 400)
+    trials = list(stack.client.sweeps.trials(made))
     assert (ended.state, [trial.reason for trial in trials]) == ("COMPLETED", [""] * 4)
     best = sorted(trials, key=lambda trial: abs(float(trial.parameters["x"]) - 0.5))
     assert [trial.parameters["epochs"] for trial in best] == [2, 2, 1, 1]
@@ -98,8 +106,13 @@ def test_good_trials_go_on_from_their_checkpoints_whoever_is_killed(stack: Stack
         best[0].number,
         2 / 1000 - abs(float(best[0].parameters["x"]) - 0.5),
     )
-    assert client.sweeps.wait(bred.id, 400).state == "COMPLETED"
-    members = list(client.sweeps.trials(bred.id))
+
+
+def check_population(stack: Stack, bred: str) -> None:
+    """The worst member of four has given way to the best, and the others go on from their own checkpoints."""
+    client = stack.client
+    assert client.sweeps.wait(bred, 400).state == "COMPLETED"
+    members = list(client.sweeps.trials(bred))
     order = sorted(members[:4], key=lambda trial: abs(float(trial.parameters["x"]) - 0.5))
     worst = order[-1].number
     assert [trial.parent for trial in members[4:]] == [n if n != worst else order[0].number for n in range(4)]
