@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.stack import PROGRAMS, Stack, eventually, manifest, running
+from tests.e2e.stack import PROGRAMS, Stack, eventually, manifest, running, saw
 from tests.kubernetes.cluster import Cluster, is_bygone
 from tests.kubernetes.proxy import Proxy
 
@@ -59,6 +59,8 @@ class KubeStack:
     def __init__(self, stack: Stack, cluster: Cluster, namespace: str, proxy: Proxy) -> None:
         self.stack, self.cluster, self.namespace, self.proxy = stack, cluster, namespace, proxy
         self.trained: list[weft.Job] = []
+        self.begun: dict[str, weft.Job] = {}
+        """By name: the jobs that began with the stack (see conftest.py)."""
 
     def train(self, command: str, code: Path = PROGRAMS, **changes: Any) -> weft.Job:
         """A small job on the cluster; its code is that of tests/e2e/programs, unless it is given."""
@@ -161,6 +163,15 @@ def when(job: weft.Job, condition: Callable[[weft.Job], object], what: str, seco
 
 def processing(job: weft.Job) -> weft.Job:
     return when(job, lambda now: now.state == "PROCESSING", "processing", 240)
+
+
+def under_way(on_kube: KubeStack, job: weft.Job, step: int = 5) -> dict[int, str]:
+    """Wait until steps.py trains; returns where its learners run."""
+    for learner in range(1, job.learners + 1):
+        shown = saw(job, f"step {step}", learner)
+        now = when(job, lambda now: shown() or now.is_terminal, f"learner {learner} trains", 240)  # noqa: B023
+        assert not now.is_terminal, now.reason
+    return on_kube.nodes(job)
 
 
 def outcomes(job: weft.Job) -> list[str | None]:

@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
-import pytest
-from tests.kubernetes.stack import KubeStack, outcomes, processing, starts, when
+from tests.kubernetes.stack import KubeStack, outcomes, starts, when
 
 import weft
 
 
-@pytest.fixture(scope="module")
-def begun(on_kube: KubeStack, no_such_image: weft.Job) -> Mapping[str, weft.Job]:
-    """Jobs of the tests below, which are begun together: most of their time is waiting for pods."""
-    return {
-        "one of two": on_kube.train('[ "$LEARNER_ID" = 1 ] && sleep 600; echo last words; exit 7', learners=2),
-        "memory": on_kube.train("python hog.py"),
-        "storage": on_kube.train("head -c 64M /dev/zero > big; sleep 600", storage="20 MiB"),
-        "killed": on_kube.train("exec python steps.py 30 0.1 10", learners=2, retries=1, checkpoint={"every": "1s"}),
-        "no such image": no_such_image,
-        "no registry": custom(on_kube, "registry.invalid/nobody/nothing:1"),
-        "no name": custom(on_kube, "registry.invalid/Not_An_Image"),
-        "no class": on_kube.train("true", profile="unknown-class"),
-        "too large": on_kube.train("true", cpus=64),
-    }
+@contextmanager
+def begin(on_kube: KubeStack, folder: Path) -> Iterator[dict[str, weft.Job]]:
+    """The jobs of the tests below, which begin with the stack."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Empty) as registry:  # the nodes share this machine's network
+        threading.Thread(target=registry.serve_forever, daemon=True).start()
+        yield {
+            # The first, as the engine lets a pull fail for a minute.
+            "no such image": custom(on_kube, f"127.0.0.1:{registry.server_port}/nobody/nothing:1"),
+            "no registry": custom(on_kube, "registry.invalid/nobody/nothing:1"),
+            "no name": custom(on_kube, "registry.invalid/Not_An_Image"),
+            "no class": on_kube.train("true", profile="unknown-class"),
+            "one of two": on_kube.train('[ "$LEARNER_ID" = 1 ] && sleep 600; echo last words; exit 7', learners=2),
+            "memory": on_kube.train("python hog.py"),
+            "storage": on_kube.train("head -c 64M /dev/zero > big; sleep 600", storage="20 MiB"),
+            "killed": on_kube.train(
+                "exec python steps.py 30 0.1 10", learners=2, retries=1, checkpoint={"every": "1s"}
+            ),
+        }
+        registry.shutdown()
 
 
 def failed(job: weft.Job) -> weft.Job:
@@ -36,29 +42,29 @@ def failed(job: weft.Job) -> weft.Job:
     return job
 
 
-def test_a_command_that_fails_on_one_of_two(begun: Mapping[str, weft.Job]) -> None:
-    job = failed(begun["one of two"])
+def test_a_command_that_fails_on_one_of_two(on_kube: KubeStack) -> None:
+    job = failed(on_kube.begun["one of two"])
     assert job.reason.startswith("learner 2: exit code 7")
     assert "last words" in job.reason
     assert job.attempts[-1].exit_code == 7
 
 
-def test_a_learner_that_the_kernel_kills_for_memory(on_kube: KubeStack, begun: Mapping[str, weft.Job]) -> None:
-    job = failed(begun["memory"])
+def test_a_learner_that_the_kernel_kills_for_memory(on_kube: KubeStack) -> None:
+    job = failed(on_kube.begun["memory"])
     assert job.reason.startswith("learner 1 was killed: out of memory (limit 256 MiB)"), job.reason
     assert "out of memory (limit 256 MiB)" in on_kube.shown(job)
 
 
-def test_a_learner_that_writes_more_than_its_storage(on_kube: KubeStack, begun: Mapping[str, weft.Job]) -> None:
-    job = failed(begun["storage"])
+def test_a_learner_that_writes_more_than_its_storage(on_kube: KubeStack) -> None:
+    job = failed(on_kube.begun["storage"])
     assert job.reason.startswith("learner 1 was evicted: it used more storage than it has: "), job.reason
     assert outcomes(job) == ["FAILED"]
     assert job.failures == 1
     assert "evicted: it used more storage than it has" in on_kube.shown(job)
 
 
-def test_a_gang_whose_learner_is_killed_goes_on_from_its_checkpoint(begun: Mapping[str, weft.Job]) -> None:
-    job = begun["killed"].wait(timeout=240)
+def test_a_gang_whose_learner_is_killed_goes_on_from_its_checkpoint(on_kube: KubeStack) -> None:
+    job = on_kube.begun["killed"].wait(timeout=240)
     assert outcomes(job) == ["FAILED", "SUCCEEDED"]
     assert job.attempts[0].reason.startswith("learner 2 was killed by signal 9 (SIGKILL)")
     assert starts(job)[0] == 0
@@ -86,37 +92,28 @@ class _Empty(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture(scope="module")
-def no_such_image(on_kube: KubeStack) -> Iterator[weft.Job]:
-    """A job whose image its registry does not have; begun first, as the engine lets a pull fail for a minute."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Empty) as registry:  # the nodes share this machine's network
-        threading.Thread(target=registry.serve_forever, daemon=True).start()
-        yield custom(on_kube, f"127.0.0.1:{registry.server_port}/nobody/nothing:1")
-        registry.shutdown()
-
-
-def test_an_image_whose_registry_does_not_answer(on_kube: KubeStack, begun: Mapping[str, weft.Job]) -> None:
-    job = when(begun["no registry"], lambda now: "image pull failed" in now.reason, "a reason")
+def test_an_image_whose_registry_does_not_answer(on_kube: KubeStack) -> None:
+    job = when(on_kube.begun["no registry"], lambda now: "image pull failed" in now.reason, "a reason")
     assert job.state == "PENDING", "it may answer yet"
     assert "learner 1: image pull failed: registry.invalid/nobody/nothing:1: " in job.reason
     assert "image pull failed" in on_kube.shown(job)
     job.halt(grace_seconds=0)
 
 
-def test_a_name_that_no_image_has(begun: Mapping[str, weft.Job]) -> None:
-    job = failed(begun["no name"])
+def test_a_name_that_no_image_has(on_kube: KubeStack) -> None:
+    job = failed(on_kube.begun["no name"])
     assert "'registry.invalid/Not_An_Image' is no valid name of an image" in job.reason
     assert job.error_code == "S103"
     assert len(job.attempts) == 1, "no retry could help"
 
 
-def test_what_the_api_server_refuses(begun: Mapping[str, weft.Job]) -> None:
-    job = failed(begun["no class"])
+def test_what_the_api_server_refuses(on_kube: KubeStack) -> None:
+    job = failed(on_kube.begun["no class"])
     assert "no PriorityClass with name no-such-class was found" in job.reason, job.reason
 
 
-def test_more_than_any_node_has_waits_and_says_so(on_kube: KubeStack, begun: Mapping[str, weft.Job]) -> None:
-    job = when(begun["too large"], lambda now: "does not fit" in now.reason, "a reason")
+def test_more_than_any_node_has_waits_and_says_so(on_kube: KubeStack) -> None:
+    job = when(on_kube.train("true", cpus=64), lambda now: "does not fit" in now.reason, "a reason")
     assert job.state == "QUEUED"
     assert "asks 64 CPUs a learner, the largest node of engine kubernetes has " in job.reason
     assert "waits for nodes to join" in job.reason
@@ -127,39 +124,11 @@ def test_more_than_any_node_has_waits_and_says_so(on_kube: KubeStack, begun: Map
     assert job.wait(timeout=60, check=False).state == "HALTED"
 
 
-def test_a_gang_that_does_not_fit_now_says_for_what_it_waits(on_kube: KubeStack) -> None:
-    # As much as the freest node has: a gang of two such learners must wait, whatever else is on the cluster.
-    cpus = int(max(on_kube.cluster.free_cpus().values()) * 10) / 10
-    holder = on_kube.train("sleep 600", cpus=cpus)
-    processing(holder)
-    gang = on_kube.train("true", cpus=cpus, learners=2)
-    gang = when(gang, lambda now: "waiting for" in now.reason and now.reason != "waiting for admission", "a reason")
-    assert gang.state == "QUEUED"
-    assert on_kube.left(gang) == [], "all or nothing"
-    gang.halt()
-    holder.halt(grace_seconds=1)
-    assert [job.wait(timeout=120, check=False).state for job in (gang, holder)] == ["HALTED", "HALTED"]
-
-
-def test_an_image_that_does_not_exist(on_kube: KubeStack, begun: Mapping[str, weft.Job]) -> None:
-    job = failed(begun["no such image"])
+def test_an_image_that_does_not_exist(on_kube: KubeStack) -> None:
+    job = failed(on_kube.begun["no such image"])
     image = job.manifest["framework"]["version"]
     assert job.reason.startswith(f"image pull failed: {image}: "), job.reason
     assert "not found" in job.reason
     assert job.error_code == "S103"
     assert len(job.attempts) == 1, "no retry could help"
     assert f"image pull failed: {image}" in on_kube.shown(job)
-
-
-def test_learners_outlive_the_service(on_kube: KubeStack) -> None:
-    stack = on_kube.stack
-    job = on_kube.train("python count.py 60 0.25", learners=2)
-    processing(job)
-    pods = {pod["metadata"]["uid"] for pod in on_kube.pods(job).values()}
-    stack.down()
-    stack.up()
-    job = stack.client.jobs.get(job.id).wait(timeout=240)
-    assert outcomes(job) == ["SUCCEEDED"]
-    assert len(pods) == 2
-    for learner in (1, 2):
-        assert [line.text for line in job.logs(learner=learner)] == [f"line {number}" for number in range(60)]

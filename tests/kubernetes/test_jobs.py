@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.e2e.stack import REPOSITORY, eventually, lines, saw
+from tests.e2e.stack import eventually, lines, saw
 from tests.kubernetes.stack import ENGINE, RESUMES, TICKS, KubeStack, outcomes, processing, starts
 from tests.wheels import make_wheel, private_index
 
 import weft
 
-EXAMPLE = REPOSITORY / "examples" / "mnist-horovod-pytorch"
 _LOOK = """
 id -u
 touch /opt/weft/x 2>&1; touch /x 2>&1
@@ -26,53 +23,49 @@ touch "$HOME/h" "$TMPDIR/t" "$RESULT_DIR/r" && echo writable
 """
 
 
-def test_two_learners_of_horovod_train_mnist_from_s3_to_s3(
-    on_kube: KubeStack, horovod_image: str, tmp_path: Path
-) -> None:
-    stack = on_kube.stack
-    subprocess.run([sys.executable, str(REPOSITORY / "examples/data/digits.py"), str(tmp_path / "data")], check=True)
-    stack.client.data.put(tmp_path / "data", "default:mnist-data")
-    stack.client.data.create("default:mnist-models")
-    # The whole of it, and how good it gets, is in tests/e2e/test_examples.py.
-    changes = {"engine": ENGINE, "framework.command": "python train.py --epochs 4"}
-    job = stack.client.train(EXAMPLE / "manifest.yml", EXAMPLE, overrides=changes)
-    on_kube.trained.append(job)
-    eventually(lambda: on_kube.nodes(job), "two pods on nodes", 240)
-    pods = on_kube.pods(job)
-    assert set(pods) == {1, 2}
-    assert {pod["spec"]["containers"][0]["image"] for pod in pods.values()} == {horovod_image}
-    assert {pod["spec"]["nodeName"] for pod in pods.values()} <= set(on_kube.cluster.nodes)
-
-    job = job.wait(timeout=240, check=False)
-    assert job.state == "COMPLETED", f"{job.reason}\n" + "\n".join(line.text for line in job.logs())
-    shown = on_kube.shown(job)
-    assert all(pod["spec"]["nodeName"] in shown for pod in pods.values()), shown
-    final = [line for line in lines(job, 1) if line.startswith("test accuracy")][-1]
-    assert float(final.split()[2]) >= 0.8
-    assert {line.learner for line in job.logs()} == {1, 2}
-    with zipfile.ZipFile(job.download_trained_model(tmp_path / "model.zip")) as archive:
-        assert any(name.endswith("model.pt") for name in archive.namelist())
-
-
-@pytest.fixture(scope="module")
-def begun(on_kube: KubeStack, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, weft.Job]:
-    """Jobs of the tests below, which are begun together: most of their time is waiting for pods."""
-    code = tmp_path_factory.mktemp("code")
+@contextmanager
+def begin(on_kube: KubeStack, folder: Path) -> Iterator[dict[str, weft.Job]]:
+    """Those jobs of the tests below that end by themselves, which begin with the stack."""
+    code, index = folder / "code", folder / "wheels"
     make_wheel(code / "wheels", "weft-beta", "2.5")
     show = "python -c \"import weft_beta; print('has', weft_beta.__version__)\""
     installs = f"pip install --quiet --no-index --no-deps wheels/*.whl && {show}"
     count = "python count.py 3 0"
+    on_kube.cluster.image("weft.test/bare:1", "--python", "--env", "PYTHONPATH=/of/the/image")
+    own = (
+        "python3 -c 'import os, sys; print(*sys.version_info[:2], os.environ[\"PYTHONPATH\"])'; touch $RESULT_DIR/done"
+    )
+    wheels = [make_wheel(index, "weft-alpha", "1.2", ["weft-beta"]), make_wheel(index, "weft-beta", "2.5")]
+    imports = "import weft_alpha as a, weft_beta as b; print(a.__version__, b.__version__, a.__file__)"
+    with private_index(folder / "index", wheels, "team", "s3cret", on_kube.cluster.host_ip) as served:
+        on_kube.stack.client.secrets.set("index-password", "team:s3cret")
+        packages = {"packages": ["weft-alpha"], "index": {"url": served.url, "secret": "index-password"}}
+        python = {"name": "python", "command": f'python -c "{imports}"', **packages}
+        yield {
+            "packages": on_kube.train("", framework=python, profile="spread", learners=2),
+            "looks": on_kube.train(_LOOK),
+            "own image": on_kube.train(
+                "", framework={"name": "custom", "version": "weft.test/bare:1", "command": own}, learners=2
+            ),
+            "installs": on_kube.train(installs, code),
+            "installs nothing": on_kube.train(show, code),
+            "here": on_kube.train(count, learners=2, engine="local"),
+            "there": on_kube.train(count, learners=2),
+        }
+
+
+@pytest.fixture(scope="module")
+def begun(on_kube: KubeStack) -> Mapping[str, weft.Job]:
+    """Jobs that run until their tests end them; these are begun together, too."""
     return {
-        "looks": on_kube.train(_LOOK),
-        "installs": on_kube.train(installs, code),
-        "installs nothing": on_kube.train(show, code),
-        "here": on_kube.train(count, learners=2, engine="local"),
-        "there": on_kube.train(count, learners=2),
+        "halted": on_kube.train(RESUMES, learners=2, checkpoint={"every": "1h"}),
+        "deleted": on_kube.train("sleep 600", learners=2),
+        "ticks": on_kube.train(TICKS),
     }
 
 
-def test_what_a_learner_may_do_in_its_pod(begun: Mapping[str, weft.Job]) -> None:
-    job = begun["looks"].wait(timeout=240)
+def test_what_a_learner_may_do_in_its_pod(on_kube: KubeStack) -> None:
+    job = on_kube.begun["looks"].wait(timeout=240)
     said = lines(job)
     assert said[0] == "10001"
     assert sum("Read-only file system" in line for line in said) == 2
@@ -84,26 +77,15 @@ def test_what_a_learner_may_do_in_its_pod(begun: Mapping[str, weft.Job]) -> None
 
 
 def test_an_image_of_the_users_own_needs_nothing_but_python(on_kube: KubeStack) -> None:
-    on_kube.cluster.image("weft.test/bare:1", "--python", "--env", "PYTHONPATH=/of/the/image")
-    command = (
-        "python3 -c 'import os, sys; print(*sys.version_info[:2], os.environ[\"PYTHONPATH\"])'; touch $RESULT_DIR/done"
-    )
-    own = {"name": "custom", "version": "weft.test/bare:1", "command": command}
-    job = on_kube.train("", framework=own, learners=2).wait(timeout=240)
+    job = on_kube.begun["own image"].wait(timeout=240)
     [said] = lines(job, 1)
     assert said.startswith("3 11 ")
     assert ":/of/the/image:" in said
     assert [file.path for file in job.files() if "done" in file.path]
 
 
-def test_packages_are_built_once_and_brought_to_all_nodes(on_kube: KubeStack, tmp_path: Path) -> None:
-    wheels = [make_wheel(tmp_path, "weft-alpha", "1.2", ["weft-beta"]), make_wheel(tmp_path, "weft-beta", "2.5")]
-    show = "import weft_alpha as a, weft_beta as b; print(a.__version__, b.__version__, a.__file__)"
-    with private_index(tmp_path / "index", wheels, "team", "s3cret", on_kube.cluster.host_ip) as index:
-        on_kube.stack.client.secrets.set("index-password", "team:s3cret")
-        asked = {"url": index.url, "secret": "index-password"}
-        framework = {"name": "python", "command": f'python -c "{show}"', "packages": ["weft-alpha"], "index": asked}
-        job = on_kube.train("", framework=framework, profile="spread", learners=2).wait(timeout=400)
+def test_packages_are_built_once_and_brought_to_all_nodes(on_kube: KubeStack) -> None:
+    job = on_kube.begun["packages"].wait(timeout=400)
     for learner in (1, 2):
         [said] = lines(job, learner)
         assert said.startswith("1.2 2.5 ")
@@ -112,21 +94,21 @@ def test_packages_are_built_once_and_brought_to_all_nodes(on_kube: KubeStack, tm
     assert (build.state, build.engine, build.learners) == ("COMPLETED", ENGINE, 1)
 
 
-def test_what_a_command_installs_is_its_own(begun: Mapping[str, weft.Job]) -> None:
-    first, second = (begun[name].wait(timeout=240, check=False) for name in ("installs", "installs nothing"))
+def test_what_a_command_installs_is_its_own(on_kube: KubeStack) -> None:
+    first, second = (on_kube.begun[name].wait(timeout=240, check=False) for name in ("installs", "installs nothing"))
     assert (first.state, lines(first)[-1]) == ("COMPLETED", "has 2.5")
     assert second.state == "FAILED"
     assert "No module named 'weft_beta'" in " ".join(lines(second))
 
 
-def test_the_same_manifest_runs_here_and_there(begun: Mapping[str, weft.Job]) -> None:
-    for job in (begun[name].wait(timeout=240) for name in ("here", "there")):
+def test_the_same_manifest_runs_here_and_there(on_kube: KubeStack) -> None:
+    for job in (on_kube.begun[name].wait(timeout=240) for name in ("here", "there")):
         assert lines(job, 1) == lines(job, 2) == ["line 0", "line 1", "line 2"]
         assert {"learner-1.txt", "learner-2.txt"} <= {file.path for file in job.files()}
 
 
-def test_a_halt_is_sigterm_with_a_grace_and_resume_goes_on(on_kube: KubeStack) -> None:
-    job = on_kube.train(RESUMES, learners=2, checkpoint={"every": "1h"})
+def test_a_halt_is_sigterm_with_a_grace_and_resume_goes_on(on_kube: KubeStack, begun: Mapping[str, weft.Job]) -> None:
+    job = begun["halted"]
     eventually(saw(job, "step 5"), "training under way", 120)
     pods = on_kube.pods(job)
     job.halt(grace_seconds=60)
@@ -141,8 +123,8 @@ def test_a_halt_is_sigterm_with_a_grace_and_resume_goes_on(on_kube: KubeStack) -
     assert {pod["spec"]["terminationGracePeriodSeconds"] for pod in pods.values()} == {125}
 
 
-def test_a_delete_leaves_nothing(on_kube: KubeStack) -> None:
-    job = on_kube.train("sleep 600", learners=2)
+def test_a_delete_leaves_nothing(on_kube: KubeStack, begun: Mapping[str, weft.Job]) -> None:
+    job = begun["deleted"]
     processing(job)
     kinds = {item["kind"] for item in on_kube.objects(job, "pods,secrets,networkpolicies")}
     assert kinds == {"Pod", "Secret", "NetworkPolicy"}
@@ -170,8 +152,8 @@ def test_engines_shows_the_cluster(on_kube: KubeStack) -> None:
     assert ENGINE in on_kube.stack.weft("engines").stdout
 
 
-def test_logs_of_a_learner_come_while_it_runs(on_kube: KubeStack) -> None:
-    job = on_kube.train(TICKS)
+def test_logs_of_a_learner_come_while_it_runs(on_kube: KubeStack, begun: Mapping[str, weft.Job]) -> None:
+    job = begun["ticks"]
     eventually(saw(job, "tick 3"), "the first lines", 120)
     processing(job)
     # Meanwhile, people may go in: no right on the cluster and no port of the pod is needed.

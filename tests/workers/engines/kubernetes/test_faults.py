@@ -1,12 +1,11 @@
-"""Rights that are missing, and a node that is lost and comes back.
+"""Rights that are missing, and settings that lead nowhere.
 
-A server that does not answer: tests/engines/test_unreachable.py, and test_client.py for the words."""
+A server that does not answer: tests/engines/test_unreachable.py, and test_client.py for the words. A node that is lost:
+tests/kubernetes/test_outages.py."""
 
 from __future__ import annotations
 
 import base64
-import os
-import signal
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 import yaml
 from tests.workers.engines.kubernetes.bench import PATIENCE, KubeBench, until
 
-from weft_core.engine import EngineUnreachable, LearnerState
+from weft_core.engine import EngineUnreachable
 
 NOW = timedelta(0)
 # All that the engine needs in the learners' namespace; and of the whole cluster.
@@ -134,45 +133,3 @@ def test_settings_that_lead_nowhere(bench: KubeBench, monkeypatch: pytest.Monkey
         bench.new_engine(kubeconfig=None).observe()
     monkeypatch.setenv("KUBECONFIG", str(bench.kube.kubeconfig))
     assert bench.new_engine(kubeconfig=None).observe() == {}
-
-
-# --- what breaks the cluster for everybody for a while ------------------------------------------------------------
-
-
-def test_a_lost_node(bench: KubeBench) -> None:
-    """Nobody knows of its learners; a stop forgets them when the grace is over; when it is back they were lost."""
-    node = bench.kube.nodes[1]
-    for n in (0, 1):
-        bench.kube.label(bench.kube.nodes[n], n=str(n))
-    engine = bench.new_engine(node_selector={"weft.test/n": "1"})
-    stopped, kept = bench.spec(), bench.spec(run_name="weft-kept-1", job_id="kept")
-    for spec in (stopped, kept):
-        engine.launch(spec)
-    for spec in (stopped, kept):
-        assert bench.running(spec).node == node
-    os.kill(bench.kube.pid(node), signal.SIGKILL)
-    try:
-        learner = bench.wait(stopped, lambda learner: learner.unreachable)
-        assert learner.state is LearnerState.RUNNING
-        assert learner.reason.startswith(f"node {node} has not answered since ")
-        assert not learner.interrupted
-        until(lambda: {seen.name: seen.ready for seen in engine.capacity().nodes} == {node: False}, PATIENCE)
-        engine.stop(stopped.run_name, timedelta(seconds=3))
-        assert bench.observe(stopped), "it may still live"
-
-        def forgotten() -> bool:
-            engine.stop(stopped.run_name, NOW)
-            return bench.observe(stopped) is None
-
-        until(forgotten, PATIENCE)
-        bench.gone(stopped)
-        assert bench.observe(kept)
-    finally:
-        bench.kube.up(nodes=2)
-        for each in bench.kube.nodes:
-            bench.kube.label(each, n=None)
-    learner = bench.exited(kept)
-    assert learner.interrupted
-    assert "node" in learner.reason
-    engine.stop(kept.run_name, NOW)
-    bench.gone(kept)

@@ -7,12 +7,15 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
 
 import psutil
 import psycopg
 import pytest
 from tests.e2e.stack import eventually, lines, saw
+from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.stack import (
     BY_PROXY,
     RESUMES,
@@ -24,22 +27,16 @@ from tests.kubernetes.stack import (
     processing,
     starts,
     steps,
+    under_way,
     when,
 )
+from tests.workers.engines.kubernetes.bench import KubeBench, until
 
 import weft
+from weft_core.engine import LearnerState
 
 SILENT = TIMINGS["silence"] * 0.75
 """Seconds for which the API server hangs, and for which it is dead: together more than a learner may be silent."""
-
-
-def under_way(on_kube: KubeStack, job: weft.Job, step: int = 5) -> dict[int, str]:
-    """Wait until steps.py trains; returns where its learners run."""
-    for learner in range(1, job.learners + 1):
-        shown = saw(job, f"step {step}", learner)
-        now = when(job, lambda now: shown() or now.is_terminal, f"learner {learner} trains", 240)  # noqa: B023
-        assert not now.is_terminal, now.reason
-    return on_kube.nodes(job)
 
 
 def is_stored(job: weft.Job) -> None:
@@ -62,8 +59,9 @@ def check_went_on(job: weft.Job, at_least: int) -> None:
 
 @pytest.fixture(scope="module")
 def begun(on_kube: KubeStack) -> Mapping[str, weft.Job]:
-    """Jobs of the first two tests, which are begun together: most of their time is waiting for pods."""
+    """Jobs of the tests in which both nodes live, which are begun together: most of their time is waiting for pods."""
     return {
+        "ticks": on_kube.train(TICKS, learners=2),
         "drained": on_kube.train(RESUMES, learners=2, checkpoint={"every": "60s"}),
         "unowned": on_kube.train("sleep 3000", learners=2),
     }
@@ -102,23 +100,135 @@ def test_what_belongs_to_no_attempt_is_collected(on_kube: KubeStack, begun: Mapp
         cluster.kubectl("delete", "pod", "stranger", "-n", namespace, "--grace-period=0", "--force")
 
 
-def test_a_node_is_lost_and_comes_back(on_kube: KubeStack) -> None:
+def test_learners_outlive_the_service(on_kube: KubeStack, begun: Mapping[str, weft.Job]) -> None:
+    """How the job ends, with every line once, is in the next test."""
+    stack, job = on_kube.stack, begun["ticks"]
+    for learner in (1, 2):
+        eventually(saw(job, "tick 3", learner), "under way", 240)
+    pods = {pod["metadata"]["uid"] for pod in on_kube.pods(job).values()}
+    assert len(pods) == 2
+    ticks = {learner: len(lines(job, learner)) for learner in (1, 2)}
+    stack.down()
+    stack.up()
+    for learner in (1, 2):
+        eventually(lambda: len(lines(job, learner)) > ticks[learner] + 10, "it has gone on all the time", 240)  # noqa: B023
+    now = job.refresh()
+    assert (now.state, len(now.attempts)) == ("PROCESSING", 1)
+    assert {pod["metadata"]["uid"] for pod in on_kube.pods(job).values()} == pods
+
+
+def test_the_api_server_is_away_for_longer_than_a_learner_may_be_silent(
+    on_kube: KubeStack, begun: Mapping[str, weft.Job]
+) -> None:
+    cluster, job = on_kube.cluster, begun["ticks"]
+    for learner in (1, 2):
+        eventually(saw(job, "tick 3", learner), "under way", 120)
+    began, server = time.monotonic(), cluster.pid("apiserver")
+    os.kill(server, signal.SIGSTOP)
+    try:
+        job = when(job, lambda now: now.condition, "a condition")
+        assert (job.condition or "").startswith("Unreachable since "), job.condition
+        assert "Unreachable since" in on_kube.shown(job)
+        eventually(lambda: on_kube.engine().unreachable_since, "the engine is unreachable")
+        ticks = len(lines(job))
+        late = on_kube.train("python count.py 3 0")
+        time.sleep(max(0.0, SILENT - (time.monotonic() - began)))
+        os.kill(server, signal.SIGKILL)  # it hung for half of the time, and refuses connections for the other
+        time.sleep(max(0.0, 2 * SILENT - (time.monotonic() - began)))
+        eventually(lambda: len(lines(job)) > ticks + 10, "training goes on")
+        assert job.refresh().state == "PROCESSING"
+        assert late.refresh().state in ("QUEUED", "PENDING")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(server, signal.SIGCONT)
+        cluster.up(nodes=2)
+    when(job, lambda now: now.condition is None, "the condition goes")
+    for learner in (1, 2):
+        on_kube.tell(job, learner)
+    job = job.wait(timeout=120)
+    assert outcomes(job) == ["SUCCEEDED"]
+    assert job.failures == 0
+    for learner in (1, 2):
+        numbers = [int(line.split()[1]) for line in lines(job, learner) if line.startswith("tick")]
+        assert numbers == list(range(len(numbers))), "every line once"
+    assert late.wait(timeout=240).state == "COMPLETED"
+
+
+def test_a_worker_is_killed_between_two_creations_of_pods(on_kube: KubeStack) -> None:
+    stack, proxy = on_kube.stack, on_kube.proxy
+    worker, killed = stack.parts()["worker"], threading.Event()
+    before = proxy.created
+
+    def kill(number: int) -> None:
+        if number == before + 1:
+            os.killpg(worker, signal.SIGKILL)
+            killed.set()
+
+    proxy.on_created = kill
+    job = on_kube.train("python count.py 40 0.1", learners=2, engine=BY_PROXY)
+    try:
+        assert killed.wait(120), "the worker was killed"
+    finally:
+        proxy.on_created = lambda number: None
+    job = job.wait(timeout=240)
+    assert outcomes(job) == ["SUCCEEDED"]
+    assert proxy.created == before + 2, "what was there was adopted, and only the rest was created"
+    for learner in (1, 2):
+        assert lines(job, learner) == [f"line {number}" for number in range(40)]
+
+
+@pytest.fixture
+def bench(kube: Cluster, standin: str, tmp_path: Path) -> Iterator[KubeBench]:
+    with KubeBench.opened(kube, tmp_path) as made:
+        yield made
+
+
+def test_a_node_is_lost_and_comes_back(on_kube: KubeStack, bench: KubeBench) -> None:
+    """With a learner of a job, and with two runs of an engine that no service drives: a stop forgets a run when its
+    grace is over, and the learner of the other was lost when the node is back."""
     cluster = on_kube.cluster
     job = on_kube.train(RESUMES, learners=2, profile="spread", checkpoint={"every": "1s"})
     where = under_way(on_kube, job)
     assert where[1] != where[2], "the profile spreads them"
-    stale = on_kube.pods(job)[2]["metadata"]["uid"]
+    node, stale = where[2], on_kube.pods(job)[2]["metadata"]["uid"]
+    engine = bench.new_engine(node_selector={"kubernetes.io/hostname": node})
+    stopped, kept = bench.spec(), bench.spec(run_name="weft-kept-1", job_id="kept")
+    for spec in (stopped, kept):
+        engine.launch(spec)
+    for spec in (stopped, kept):
+        assert bench.running(spec).node == node
     done = max(steps(job, 1))
-    os.kill(cluster.pid(where[2]), signal.SIGKILL)
+    os.kill(cluster.pid(node), signal.SIGKILL)
     try:
+        learner = bench.wait(stopped, lambda learner: learner.unreachable)
+        assert learner.state is LearnerState.RUNNING
+        assert learner.reason.startswith(f"node {node} has not answered since ")
+        assert not learner.interrupted
+        until(lambda: {seen.name: seen.ready for seen in engine.capacity().nodes} == {node: False})
+        engine.stop(stopped.run_name, timedelta(seconds=3))
+        assert bench.observe(stopped), "it may still live"
+
+        def forgotten() -> bool:
+            engine.stop(stopped.run_name, timedelta(0))
+            return bench.observe(stopped) is None
+
+        until(forgotten)
+        bench.gone(stopped)
+        assert bench.observe(kept)
+
         job = job.wait(timeout=240)
         check_went_on(job, done)
         reason = job.attempts[0].reason
-        assert reason.startswith(f"learner 2 was lost with its node: node {where[2]} has not answered"), reason
+        assert reason.startswith(f"learner 2 was lost with its node: node {node} has not answered"), reason
         assert {learner.node for learner in job.attempts[1].learners} == {where[1]}
     finally:
         cluster.up(nodes=2)
-    eventually(lambda: cluster.is_ready(where[2]), "the node is back", 120)
+    eventually(lambda: cluster.is_ready(node), "the node is back", 120)
+    learner = bench.exited(kept)
+    assert learner.interrupted
+    assert "node" in learner.reason
+    engine.stop(kept.run_name, timedelta(0))
+    bench.gone(kept)
     eventually(lambda: stale not in [pod["metadata"]["uid"] for pod in on_kube.objects(job)], "the pod is gone", 180)
     assert on_kube.stack.client.jobs.get(job.id).state == "COMPLETED"
     back = on_kube.train("true", learners=2, profile="spread").wait(timeout=240)
@@ -171,60 +281,3 @@ def test_a_node_that_does_not_answer_and_two_learners_on_it(on_kube: KubeStack) 
 def result(on_kube: KubeStack, job: weft.Job) -> dict[str, str]:
     """What is in the store of a job: paths with their sizes and times."""
     return {file.path: f"{file.size} {file.modified}" for file in job.files()}
-
-
-def test_the_api_server_is_away_for_longer_than_a_learner_may_be_silent(on_kube: KubeStack) -> None:
-    cluster = on_kube.cluster
-    job = on_kube.train(TICKS, learners=2)
-    eventually(saw(job, "tick 3", 2), "under way", 120)
-    began, server = time.monotonic(), cluster.pid("apiserver")
-    os.kill(server, signal.SIGSTOP)
-    try:
-        job = when(job, lambda now: now.condition, "a condition")
-        assert (job.condition or "").startswith("Unreachable since "), job.condition
-        assert "Unreachable since" in on_kube.shown(job)
-        eventually(lambda: on_kube.engine().unreachable_since, "the engine is unreachable")
-        ticks = len(lines(job))
-        late = on_kube.train("python count.py 3 0")
-        time.sleep(max(0.0, SILENT - (time.monotonic() - began)))
-        os.kill(server, signal.SIGKILL)  # it hung for half of the time, and refuses connections for the other
-        time.sleep(max(0.0, 2 * SILENT - (time.monotonic() - began)))
-        eventually(lambda: len(lines(job)) > ticks + 10, "training goes on")
-        assert job.refresh().state == "PROCESSING"
-        assert late.refresh().state in ("QUEUED", "PENDING")
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(server, signal.SIGCONT)
-        cluster.up(nodes=2)
-    when(job, lambda now: now.condition is None, "the condition goes")
-    for learner in (1, 2):
-        on_kube.tell(job, learner)
-    job = job.wait(timeout=120)
-    assert outcomes(job) == ["SUCCEEDED"]
-    assert job.failures == 0
-    numbers = [int(line.split()[1]) for line in lines(job, 2) if line.startswith("tick")]
-    assert numbers == list(range(len(numbers))), "every line once"
-    assert late.wait(timeout=240).state == "COMPLETED"
-
-
-def test_a_worker_is_killed_between_two_creations_of_pods(on_kube: KubeStack) -> None:
-    stack, proxy = on_kube.stack, on_kube.proxy
-    worker, killed = stack.parts()["worker"], threading.Event()
-    before = proxy.created
-
-    def kill(number: int) -> None:
-        if number == before + 1:
-            os.killpg(worker, signal.SIGKILL)
-            killed.set()
-
-    proxy.on_created = kill
-    job = on_kube.train("python count.py 40 0.1", learners=2, engine=BY_PROXY)
-    try:
-        assert killed.wait(120), "the worker was killed"
-    finally:
-        proxy.on_created = lambda number: None
-    job = job.wait(timeout=240)
-    assert outcomes(job) == ["SUCCEEDED"]
-    assert proxy.created == before + 2, "what was there was adopted, and only the rest was created"
-    for learner in (1, 2):
-        assert lines(job, learner) == [f"line {number}" for number in range(40)]
