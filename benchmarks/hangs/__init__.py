@@ -29,6 +29,8 @@ _PATIENCE = 600.0
 """Seconds for the verdicts of jobs that started together."""
 _NOTICED = "no progress "
 _VERDICT = "verdict: "
+_LAST = ("step 2", "this rank has no work")
+"""What a rank logs before it hangs."""
 
 
 def measure(folder: Path) -> None:
@@ -109,8 +111,11 @@ def _hang(stack: Stack, hangs: Sequence[Hang]) -> Iterator[tuple[Hang, str, str,
 
 
 def _event(job: weft.Job, begin: str) -> weft.Event | None:
-    """The first warning that begins so."""
-    return next((event for event in job.events() if event.kind == "warning" and event.message.startswith(begin)), None)
+    """The first warning that begins so, after the job's last good step. Earlier warnings are about a busy machine, on
+    which the imports may take longer than a hang."""
+    said = [line.t / 1000 for line in job.logs() if line.text.startswith(_LAST)]
+    warnings = [event for event in job.events() if event.kind == "warning" and event.message.startswith(begin)]
+    return next((event for event in warnings if said and event.at and event.at.timestamp() > max(said)), None)
 
 
 def _wrong(hang: Hang, verdict: weft.Event) -> list[str]:
