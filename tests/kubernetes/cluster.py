@@ -30,8 +30,6 @@ _FLAGS = {
     "WEFT_KUBE_KCM_FLAGS": "--node-monitor-grace-period=16s",
     # Fair queues of requests took a sixth of an idle cluster's processor time.
     "WEFT_KUBE_APISERVER_FLAGS": "--enable-priority-and-fairness=false",
-    # Learners ask for little, so that many fit, and start with what is idle: with a tenth of a core Python took 10 s.
-    "WEFT_KUBE_KUBELET_FLAGS": "--cpu-cfs-quota=false",
 }
 _GROUPS = {
     "clusterrolebindings": "apis/rbac.authorization.k8s.io/v1",
