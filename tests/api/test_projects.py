@@ -159,6 +159,8 @@ def test_a_second_project_needs_an_engine_that_keeps_jobs_apart(
         assert expected in answer.json()["detail"]
         answer = root.http.post("/api/v1/projects", json=body | {"allow_untrusted": True})
     assert answer.status_code == 201, answer.text
+    with api.context.database.transaction() as session:
+        session.execute(delete(EngineStatus))
 
 
 def test_a_project_is_deleted_when_it_is_empty(api: Api, root: Person, ann: Person) -> None:

@@ -12,12 +12,14 @@ from pathlib import Path
 from mcp import Client as McpClient
 from mcp.client.stdio import StdioServerParameters
 from mcp_types import TextContent
+from sqlalchemy import delete
 from tests.api.conftest import Api, Person, api, api_settings
 from tests.api.test_metrics import T, record, send
 
 from weft.agents.answers import MOST, answer
 from weft.agents.server import make_server
 from weft.client import Client
+from weft_core.store.models import EngineStatus
 
 __all__ = ["api", "api_settings"]  # fixtures
 
@@ -45,6 +47,8 @@ def caller(session: McpClient, *, refused: bool = False) -> Call:
 
 def test_an_agent_plans_submits_understands_and_halts(api: Api, tmp_path: Path) -> None:
     ann = api.person()
+    with api.context.database.transaction() as session:
+        session.execute(delete(EngineStatus))  # of tests of other files
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "train.py").write_text("print('hi')\n")
     server = StdioServerParameters(
