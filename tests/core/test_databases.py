@@ -46,7 +46,7 @@ def test_a_database_that_is_used_again_is_as_new_and_has_another_name(
         with left.engine.begin() as connection:
             connection.execute(text(_ROWS))
         assert _counts(left) != new
-    with pytest.raises(OperationalError):  # whoever is left of the first test
+    with pytest.raises(OperationalError):  # a thread that the first test has left
         _counts(left)
     with servers.database_url() as second:
         again = Database(second)

@@ -10,6 +10,7 @@ import { type ITheme, Terminal } from "@xterm/xterm";
 
 import { ApiError, AwayError, call } from "../api/client";
 import { applyTheme } from "../app/theme";
+import { tunnelAddress } from "./open";
 import { place } from "./place";
 import { ShellTunnel } from "./tunnel";
 
@@ -107,10 +108,8 @@ async function reason(): Promise<string> {
 function open() {
   say("Opening …");
   terminal.write("\x1b[2J\x1b[H"); // what came before stays above, to scroll back to
-  const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-  const path = `/api/v1/jobs/${encodeURIComponent(job)}/tunnels/shell?learner=${learner}`;
   const opening = new ShellTunnel(
-    () => new WebSocket(`${scheme}//${location.host}${path}`),
+    () => new WebSocket(tunnelAddress(job, "shell", learner)),
     { rows: terminal.rows, columns: terminal.cols },
     {
       opened: () => {

@@ -1,7 +1,7 @@
 import { useState } from "react";
 
-import { call } from "../../api/client";
 import type { JobDetail } from "../../api/types";
+import { openTunnel } from "../../shell/open";
 import { plural, size } from "../../ui/format";
 import { LearnerField } from "../../ui/LearnerField";
 import { type Item, readEvents } from "./eventFile";
@@ -16,10 +16,7 @@ export function LiveEvents({ job, onRead }: { job: JobDetail; onRead: (items: Ma
     setBusy(true);
     setSaid("Asking the learner …");
     try {
-      const path = `/api/v1/jobs/${encodeURIComponent(job.id)}/tunnels`;
-      await call(`${path}?learner=${learner}`); // says why a tunnel would be refused
-      const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-      const socket = new WebSocket(`${scheme}//${location.host}${path}/events?learner=${learner}`);
+      const socket = await openTunnel(job.id, "events", learner);
       const files = await readLearner(socket, (bytes) => setSaid(`${size(bytes)} …`));
       onRead(new Map([...files].map(([name, bytes]) => [name, readEvents(bytes)])));
       setSaid(`${plural(files.size, "event file", "event files")} as of ${new Date().toLocaleTimeString("en", { hour12: false })}`);

@@ -1,9 +1,9 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 
-import { call } from "../../api/client";
 import { profilesQuery } from "../../api/queries";
 import type { JobDetail } from "../../api/types";
+import { openTunnel } from "../../shell/open";
 import { LearnerField } from "../../ui/LearnerField";
 import { profileId, record } from "./record";
 
@@ -19,9 +19,7 @@ export function Recorder({ job }: { job: JobDetail }) {
     setBusy(true);
     setSaid("Asking the learner …");
     try {
-      const path = `/api/v1/jobs/${encodeURIComponent(job.id)}/tunnels`;
-      await call(`${path}?learner=${learner}`); // says why a tunnel would be refused
-      const socket = new WebSocket(`${path}/profile?learner=${learner}`);
+      const socket = await openTunnel(job.id, "profile", learner);
       const request = { profile: profileId(new Date(), Math.random()), steps: STEPS, seconds: null };
       const missing = await record(socket, request, setSaid);
       setSaid(missing.join("; "));
