@@ -106,13 +106,12 @@ class Keeper:
 
     def _start(self, folder: Path) -> None:
         log = folder / "start.log"
-        ports = ReservedPorts(len(AGENT_PORTS))
-        command = start_command(self._options, folder, object_store(self._options.memory), ports.numbers)
         env = {name: value for name, value in os.environ.items() if name not in self._options.unset}
         env["RAY_START_HOOK"] = START_HOOK
         keeper = os.getpid()
-        ports.release()
-        with log.open("wb") as output:
+        with ReservedPorts(len(AGENT_PORTS)) as ports, log.open("wb") as output:
+            command = start_command(self._options, folder, object_store(self._options.memory), ports.numbers)
+            ports.release()
             self._ray = subprocess.Popen(
                 command,
                 env=env,
@@ -122,10 +121,10 @@ class Keeper:
                 # The last resort: if the keeper is killed, the kernel kills this one, and with it all of Ray's.
                 preexec_fn=lambda: die_with_parent(keeper),
             )
-        # Where `ray.init(address="auto")` looks, too; `ray start` writes it when the node is registered.
-        self._wait(
-            (folder / "ray_current_cluster").exists, START_SECONDS, "Ray did not start", lambda: self._check(folder)
-        )
+            # Where `ray.init(address="auto")` looks, too; `ray start` writes it when the node is registered.
+            self._wait(
+                (folder / "ray_current_cluster").exists, START_SECONDS, "Ray did not start", lambda: self._check(folder)
+            )
 
     def _await_others(self, gate: Gate, check: Callable[[], None]) -> None:
         end = time.monotonic() + _JOIN_SECONDS

@@ -28,7 +28,10 @@ def own_address(api_url: str) -> str:
 
 
 class ReservedPorts:
-    """Free TCP ports, held until ``release``, right before the processes start that use them.
+    """Free TCP ports, which no other learner of this machine takes until ``close``, or the end of a ``with`` block.
+
+    Something listens on none of them. They are bound until ``release``, right before the processes start that use them.
+    From then on, until a process binds its port, the port is free for the kernel, and only claimed among learners.
 
     Args:
         count: how many.
@@ -39,25 +42,52 @@ class ReservedPorts:
         chosen = None
         if last is not None:
             with contextlib.suppress(OSError):
-                chosen = _bind(last)
-        self._sockets: list[socket.socket] = []
-        while len(self._sockets) < count - (chosen is not None):
+                chosen = _Held(last)
+        self._held: list[_Held] = []
+        while len(self._held) < count - (chosen is not None):
             with contextlib.suppress(OSError):
-                self._sockets.append(_bind(random.randrange(*_RANGE)))  # noqa: S311
+                self._held.append(_Held(random.randrange(*_RANGE)))  # noqa: S311
         if chosen is not None:
-            self._sockets.append(chosen)
-        self.numbers: tuple[int, ...] = tuple(held.getsockname()[1] for held in self._sockets)
+            self._held.append(chosen)
+        self.numbers: tuple[int, ...] = tuple(held.port for held in self._held)
 
     def release(self) -> None:
-        for held in self._sockets:
-            held.close()
-        self._sockets.clear()
+        for held in self._held:
+            held.bound.close()
+
+    def close(self) -> None:
+        self.release()
+        for held in self._held:
+            held.claim.close()
+
+    def __enter__(self) -> ReservedPorts:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
-def _bind(port: int) -> socket.socket:
-    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+class _Held:
+    """A port that this process has bound and claimed. Raises: OSError, if another process has it.
+
+    The claim is the port's number as a Unix socket's abstract name. Like the port, such a name belongs to a network
+    namespace, and goes with the process.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.claim = _bind(socket.AF_UNIX, f"\0weft-port-{port}")
+        try:
+            self.bound = _bind(socket.AF_INET, ("0.0.0.0", port))  # noqa: S104
+        except OSError:
+            self.claim.close()
+            raise
+
+
+def _bind(family: socket.AddressFamily, address: str | tuple[str, int]) -> socket.socket:
+    bound = socket.socket(family, socket.SOCK_STREAM)
     try:
-        bound.bind(("0.0.0.0", port))  # noqa: S104
+        bound.bind(address)
     except OSError:
         bound.close()
         raise

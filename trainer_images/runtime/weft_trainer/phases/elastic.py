@@ -64,6 +64,7 @@ class ElasticTraining(Listener):
                 return ending
             if self._membership.dismissed:
                 return _DISMISSED
+            self._ports.close()
             self._ports = ReservedPorts(_PORTS, self._learner.config.published_port)
             found = self._learner.control.run(self._arrive)
         return SUCCESS if found.finished else ending

@@ -14,13 +14,13 @@ _PORTS = 5
 
 def train(learner: Learner) -> Ending:
     """Prepare the program and run it to its end. Raises: Fenced, Stopped, TrainerError."""
-    ports = ReservedPorts(_PORTS, learner.config.published_port)
-    plan = learner.control.run(lambda: prepare(learner, ports.numbers))
-    env = learner.environment(plan) | {"WEFT_PORT": str(ports.numbers[-1])}
-    with learner.running(env):
-        if learner.checkpoints is not None:
-            learner.checkpoints.start()
-        ports.release()
-        ending = learner.supervisor.run(plan, learner.spec.command, env, learner.folders.model, learner.sealed)
-        keep(learner, ending)
-        return ending
+    with ReservedPorts(_PORTS, learner.config.published_port) as ports:
+        plan = learner.control.run(lambda: prepare(learner, ports.numbers))
+        env = learner.environment(plan) | {"WEFT_PORT": str(ports.numbers[-1])}
+        with learner.running(env):
+            if learner.checkpoints is not None:
+                learner.checkpoints.start()
+            ports.release()
+            ending = learner.supervisor.run(plan, learner.spec.command, env, learner.folders.model, learner.sealed)
+            keep(learner, ending)
+            return ending
