@@ -19,7 +19,8 @@ MIB = 1 << 20
 SECONDS = 10
 """How long the processes rest before they are measured."""
 REQUESTS = 200
-_KINDS = {"api": "weft_api", "worker": "weft_workers", "agent": "weft_trainer"}
+_KINDS = {"weft-api": "api", "weft-worker": "worker", sweeper.NAME: "sweeper"}
+"""By the name of the process."""
 _GOALS = {"api": 130, "sweeper": 90, "agent": 40}
 """MiB."""
 
@@ -55,16 +56,12 @@ def measure(stack: Stack, folder: Path) -> None:
 
 
 def _by_kind(stack: Stack) -> dict[str, list[psutil.Process]]:
-    found: dict[str, list[psutil.Process]] = {kind: [] for kind in (*_KINDS, "sweeper")}
+    found: dict[str, list[psutil.Process]] = {}
     for process in _processes(stack):
-        if process.name() == sweeper.NAME:
-            found["sweeper"].append(process)
-            continue
-        words = process.cmdline()
-        for kind, module in _KINDS.items():
-            if "-m" in words and module == words[words.index("-m") + 1]:
-                found[kind].append(process)
-    return {kind: processes for kind, processes in found.items() if processes}
+        kind = _KINDS.get(process.name()) or ("agent" if "weft_trainer" in process.cmdline() else None)
+        if kind is not None:
+            found.setdefault(kind, []).append(process)
+    return found
 
 
 def _processes(stack: Stack) -> Iterator[psutil.Process]:

@@ -26,12 +26,14 @@ from weft_api.app import create_app
 from weft_api.context import Context
 from weft_api.http.patience import PatientProtocol
 from weft_api.streaming.tunnels import TUNNELS
-from weft_core.processes import collect_again, few_arenas, return_memory
+from weft_core.processes import collect_again, few_arenas, name_process, return_memory
 from weft_core.service_log import configure_logging
 from weft_core.settings import Settings, load_settings
 from weft_core.settings_problems import settings_problems
 from weft_core.store.database import Database
 
+NAME = "weft-api"
+"""Of this process, for `ps` and `top`."""
 _BACKLOG = 2048
 _WEBSOCKET_MESSAGE = 65_536  # bytes, of a tunnel's frame; nothing else that comes by WebSocket is read
 _WEBSOCKET_SILENCE = 120.0  # seconds without an answer to a ping
@@ -53,6 +55,7 @@ class _Server(uvicorn.Server):
 def main() -> int:
     """Serve until a signal ends the process. Returns the exit status: 0, or 2 for a problem that the operator has to
     fix."""
+    name_process(NAME)
     collect_again()
     few_arenas()
     try:

@@ -124,9 +124,10 @@ def give_rights_up() -> None:
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
-def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends: no process can escape by daemonising itself."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+def adopt_orphans(adopts: bool = True) -> None:
+    """Become the parent of every descendant whose own parent ends: no process can escape by daemonising itself. Or do
+    so no longer, which changes nothing for those adopted so far."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, int(adopts))
 
 
 def reap() -> dict[int, int]:

@@ -10,17 +10,25 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import IO
 
 from weft_embedded import guard
+from weft_embedded.fork_server import Child
 from weft_embedded.home import EmbeddedError
 from weft_embedded.processes import ProcessId, session_members
 from weft_embedded.progress import Patience
 
+Process = subprocess.Popen[bytes] | Child
 _MARK = "WEFT_PART"
 _LOG_LIMIT = 32 << 20
 _STARTS = 3
+
+
+def marked(environment: Mapping[str, str], run: Path) -> dict[str, str]:
+    """An environment with the mark by which the processes of a stack are found."""
+    return {**environment, _MARK: str(run)}
 
 
 class PartError(EmbeddedError):
@@ -51,7 +59,7 @@ class Part(ABC):
     def __init__(self, run: Path, log: Path) -> None:
         self.run = run
         self.log = log
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Process | None = None
         self.started = 0.0  # by the monotonic clock
 
     # --- what a part says of itself ---
@@ -84,10 +92,6 @@ class Part(ABC):
     @property
     def _pid_file(self) -> Path:
         return self.run / f"{self.name}.pid"
-
-    @property
-    def _mark(self) -> str:
-        return f"{_MARK}={self.name}@{self.run}"
 
     def start(self) -> None:
         """Start it and wait until it answers, for as long as it gets on.
@@ -124,18 +128,22 @@ class Part(ABC):
         self._rotate_log()
         self.started = time.monotonic()
         with self.log.open("ab") as output:
-            self.process = subprocess.Popen(
-                self.guarded(self.command(), self.stop_signal),
-                env={**self.environment(), _MARK: self._mark.partition("=")[2]},
-                cwd=self.folder(),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            self.process = self.begin(marked(self.environment(), self.run), output)
         identity = ProcessId.of(self.process.pid)
         if identity is not None:
             identity.save(self._pid_file)
+
+    def begin(self, environment: Mapping[str, str], output: IO[bytes]) -> Process:
+        """Start its process, in a session of its own."""
+        return subprocess.Popen(
+            self.guarded(self.command(), self.stop_signal),
+            env=environment,
+            cwd=self.folder(),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
 
     def guarded(self, command: list[str], death_signal: int) -> list[str]:
         """A command that runs as this part does, and gets the signal when this process dies."""
@@ -178,7 +186,7 @@ class Part(ABC):
         return lived
 
     def _end_session(self, session: int) -> bool:
-        members = list(session_members(session, self._mark))
+        members = list(session_members(session, f"{_MARK}={self.run}"))
         for member in members:
             member.end(signal.SIGKILL, 0)
         return bool(members)

@@ -6,11 +6,13 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import IO
 
 import psycopg
 
 from weft_embedded import probe
-from weft_embedded.part import Part
+from weft_embedded.fork_server import ForkServer
+from weft_embedded.part import Part, Process
 
 _OBSERVED = "select 1 from engines where seen_at > now() - make_interval(secs => %s) or unreachable_since is not null"
 
@@ -20,6 +22,8 @@ class Service(Part):
 
     module: str
     refusal = 2
+    fork_server: ForkServer | None = None
+    """Starts it, as long as there is one."""
 
     def __init__(self, environment: Mapping[str, str], run: Path, log: Path) -> None:
         super().__init__(run, log)
@@ -27,6 +31,14 @@ class Service(Part):
 
     def command(self) -> list[str]:
         return [sys.executable, "-m", self.module]
+
+    def begin(self, environment: Mapping[str, str], output: IO[bytes]) -> Process:
+        child = None
+        if self.fork_server is not None:
+            log = output.fileno()
+            module = f"{self.module}.__main__"
+            child = self.fork_server.fork(module, [], environment, self.folder(), self.stop_signal, log, log)
+        return child or super().begin(environment, output)
 
     def environment(self) -> dict[str, str]:
         return self._environment

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import psycopg
 
@@ -12,13 +14,15 @@ from weft_core.lifecycle.states import ACTIVE, JobState
 from weft_core.settings import Settings
 from weft_embedded import ports
 from weft_embedded.config import External, external_servers, service_environment
+from weft_embedded.fork_server import ForkServer
 from weft_embedded.home import Home, HomeError
 from weft_embedded.listening import LOOPBACK, Listening, resolve
-from weft_embedded.part import Part
+from weft_embedded.part import Part, marked
 from weft_embedded.servers import Gate, PostgresServer, RedisServer, SeaweedServer
 from weft_embedded.servers.seaweedfs import S3Identity, read_identity
-from weft_embedded.services import ApiService, WorkerService
+from weft_embedded.services import ApiService, Service, WorkerService
 
+P = TypeVar("P", bound=Part)
 DEFAULT_PORT = 8080
 DATASTORE = "default"  # the S3 identity that gets temporary keys for users and their jobs
 
@@ -98,17 +102,17 @@ class Stack:
         chosen.append((external.s3 or not self.listening.is_open, self._gate))
         return self._patient([server for is_external, server in chosen if not is_external])
 
-    def services(self) -> list[Part]:
+    def services(self) -> list[Service]:
         """API and worker; to be asked for when the servers have been started, as these choose their ports then."""
         environment = self.environment()
-        parts: list[Part] = []
+        parts: list[Service] = []
         if self.choice.api:
             parts.append(ApiService(self.local_url, environment, self.home.run, self.home.logs / "api.log"))
         if self.choice.worker:
             parts.append(WorkerService(self.database_url(), environment, self.home.run, self.home.logs / "worker.log"))
         return self._patient(parts)
 
-    def _patient(self, parts: list[Part]) -> list[Part]:
+    def _patient(self, parts: list[P]) -> list[P]:
         for part in parts:
             part.start_patience = self.given.startup_patience
         return parts
@@ -200,13 +204,17 @@ class Stack:
 
     # --- commands that are run along with it ---
 
-    def prepare_command(self, what: str) -> list[str]:
-        """The command that prepares the ``database``, or the ``bucket`` in somebody else's store."""
+    def prepare_arguments(self, what: str) -> list[str]:
+        """The module that prepares the ``database``, or the ``bucket`` in somebody else's store, and its arguments."""
         wanted = {}
         if what == "database":
             wanted = {"--ours": not self.external.postgres, "--no-profile": not self.choice.profile}
-        flags = [flag for flag, is_wanted in wanted.items() if is_wanted]
-        return [sys.executable, "-m", f"weft_embedded.prepare.{what}", *flags]
+        return [f"weft_embedded.prepare.{what}", *(flag for flag, is_wanted in wanted.items() if is_wanted)]
+
+    def start_fork_server(self) -> ForkServer:
+        """Begin to load what the start of this stack needs."""
+        modules = ["weft_api.__main__"] * self.choice.api + ["weft_workers.__main__"] * self.choice.worker
+        return ForkServer([*modules, "weft_embedded.prepare.database"], marked(os.environ, self.home.run))
 
     def make_bucket(self) -> None:
         """Make the installation's bucket in our own store, unless it is known to be there.

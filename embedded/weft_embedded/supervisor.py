@@ -8,15 +8,19 @@ from __future__ import annotations
 import math
 import signal
 import subprocess
+import sys
 import time
 from dataclasses import dataclass, field, replace
+from tempfile import TemporaryFile
 from types import FrameType
+from typing import IO
 
 from weft_core.words import describe_exit
 from weft_embedded import sign_in
 from weft_embedded.ending import END_ORDER
+from weft_embedded.fork_server import ForkServer
 from weft_embedded.home import EmbeddedError, Home, PartState, State
-from weft_embedded.part import Part, PartError
+from weft_embedded.part import Part, PartError, Process
 from weft_embedded.processes import ProcessId
 from weft_embedded.progress import Patience
 from weft_embedded.screen import Screen
@@ -55,9 +59,17 @@ class _Watched:
 
 @dataclass
 class _Task:
-    process: subprocess.Popen[str]
+    process: Process
+    output: IO[bytes]
+    errors: IO[bytes]
     began: float = field(default_factory=time.monotonic)
     words: Words = field(default_factory=Words)
+    told: bool = False
+
+    def lines(self, said: IO[bytes]) -> list[str]:
+        """What it has written to its output or errors, once it has ended."""
+        said.seek(0)
+        return said.read().decode(errors="replace").strip().splitlines()
 
 
 class Supervisor:
@@ -76,6 +88,8 @@ class Supervisor:
         self._servers: set[str] = set()
         self._services: set[str] | None = None  # once they have been started
         self._tasks: dict[str, _Task] = {}
+        self._fork_server: ForkServer | None = None  # while the stack starts
+        self._loading = Words()
         self._began = time.monotonic()
         self._stops = 0  # how often it was asked to stop
         self._grace: float | None = None
@@ -96,6 +110,7 @@ class Supervisor:
             signal.signal(number, self._on_signal)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         self._publish()
+        self._fork_server = self._stack.start_fork_server()
         servers = self._stack.servers()
         self._servers = {server.name for server in servers}
         for server in reversed(servers):  # S3 first: it takes longest
@@ -137,11 +152,16 @@ class Supervisor:
         if not database:
             return
         if self._services is None:
+            if self._is_loading():
+                return
             # They take as long as S3 does, so they start beside it; to both, S3 being away is nothing special.
             services = self._stack.services()
             self._services = {service.name for service in services}
             for service in services:
+                service.fork_server = self._fork_server
                 self._watch(service)
+                service.fork_server = None
+            self._end_fork_server()
         if bucket and servers | self._services <= up:
             self._state.ready, self._state.doing = True, ""
             self._screen.line(f"ready after {time.monotonic() - self._began:.1f} s: {self._state.url}")
@@ -166,28 +186,49 @@ class Supervisor:
             StartFailed: it can't be done.
         """
         if what not in self._tasks:
-            process = subprocess.Popen(
-                self._stack.prepare_command(what),
-                env=self._stack.environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
+            if self._is_loading():
+                return False
+            self._tasks[what] = self._begin(self._stack.prepare_arguments(what))
+        task = self._tasks[what]
+        code, waited = task.process.poll(), time.monotonic() - task.began
+        if code is None:
+            if task.words.due(waited):
+                self._say(f"preparing the {what}: {waited:.0f} s …")
+        elif code != 0:
+            lines = task.lines(task.errors) or [f"ended with exit code {code}"]
+            raise StartFailed(f"the {what} can't be prepared: {lines[-1]}{self._disk()}")
+        elif not task.told:
+            task.told = True
+            for line in (f"{what} is prepared", *task.lines(task.output)):
+                self._screen.line(line)
+        return code == 0
+
+    def _begin(self, command: list[str]) -> _Task:
+        """Start a module of ours."""
+        output, errors = (TemporaryFile(dir=self._home.run) for _ in range(2))  # noqa: SIM115 - open as long as the task
+        environment, (module, *arguments) = self._stack.environment(), command
+        process: Process | None = None
+        if self._fork_server is not None:
+            process = self._fork_server.fork(
+                module, arguments, environment, self._home.run, signal.SIGTERM, output.fileno(), errors.fileno()
             )
-            self._tasks[what] = _Task(process)
-        waited = time.monotonic() - self._tasks[what].began
-        task = self._tasks[what].process
-        if task.returncode is None and task.poll() is not None:
-            said, trouble = task.communicate()
-            if task.returncode != 0:
-                lines = trouble.strip().splitlines() or [f"ended with exit code {task.returncode}"]
-                raise StartFailed(f"the {what} can't be prepared: {lines[-1]}{self._disk()}")
-            self._screen.line(f"{what} is prepared")
-            for hint in said.splitlines():
-                self._screen.line(hint)
-        elif task.returncode is None and self._tasks[what].words.due(waited):
-            self._say(f"preparing the {what}: {waited:.0f} s …")
-        return task.returncode == 0
+        process = process or subprocess.Popen(
+            [sys.executable, "-m", *command], env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=errors
+        )
+        return _Task(process, output, errors)
+
+    def _is_loading(self) -> bool:
+        if self._fork_server is None or not self._fork_server.is_loading:
+            return False
+        waited = time.monotonic() - self._began
+        if self._loading.due(waited):
+            self._say(f"loading the programs: {waited:.0f} s …")
+        return True
+
+    def _end_fork_server(self) -> None:
+        if self._fork_server is not None:
+            self._fork_server.close()
+            self._fork_server = None
 
     # --- one part ---
 
@@ -204,7 +245,7 @@ class Supervisor:
             if now >= watched.not_before:
                 self._spawn(watched)
         elif part.pid is None:
-            self._fell(watched, how=_how(part.process.returncode))
+            self._fell(watched, how=_how(part.process.wait()))
         else:
             self._ask(watched)
 
@@ -327,11 +368,12 @@ class Supervisor:
         """Worker first, so that nothing is started any more; learners while API and S3 live; servers last."""
         self._screen.line("stopping (once more: at once)" if not self._state.error else "giving up")
         self._stops = 0
+        self._end_fork_server()
         was_ready, self._state.ready, self._state.doing = self._state.ready, False, ""
         for task in self._tasks.values():
             if task.process.poll() is None:
                 task.process.kill()
-                task.process.communicate()
+                task.process.wait()
         self._stop_part(END_ORDER[0])
         if was_ready and self._stack.choice.worker and self._stack.has_runs():
             self._interrupt_runs()

@@ -89,7 +89,7 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
     create_config(home)
     home.s3.mkdir()
     stack = Stack(home, read_settings(home), Choice(api=False, worker=False))
-    monkeypatch.setattr(stack, "prepare_command", lambda what: [sys.executable, "-c", ""])
+    monkeypatch.setattr(stack, "prepare_arguments", lambda what: ["this"])
     monkeypatch.setattr(stack, "make_bucket", lambda: None)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     yield stack

@@ -14,12 +14,15 @@ import weft_core.libraries  # noqa: F401  (before all that imports the two)
 import argparse
 import sys
 
-from weft_core.processes import collect_again
+from weft_core.processes import collect_again, name_process
 from weft_core.service_log import configure_logging
 from weft_workers.app import make_app
 from weft_workers.process import BadSettings, open_context, read_settings, wait_for_installation
 from weft_workers.sweeper_process import SweeperProcess
 from weft_workers.telemetry import serve, share
+
+NAME = "weft-worker"
+"""Of these processes, for `ps` and `top`."""
 
 
 def _tell_prometheus(port: int, arguments: list[str]) -> None:
@@ -33,6 +36,7 @@ def _tell_prometheus(port: int, arguments: list[str]) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a worker; returns the exit code."""
+    name_process(NAME)
     collect_again()
     parser = argparse.ArgumentParser(prog="python -m weft_workers", description="Weft's worker and its sweeper.")
     parser.add_argument(
