@@ -45,7 +45,8 @@ def latest(texts: Mapping[int, str]) -> Collectives | None:
         texts: by rank, the file of the kind ``collectives``.
 
     Returns:
-        None: no collective is known of two ranks.
+        None: no collective is known of two ranks. A group's first collective counts only if there is no other: ranks
+        enter it as soon as they have started.
     """
     groups: dict[str, dict[int, dict[int, int]]] = defaultdict(dict)
     for rank, text in texts.items():
@@ -58,7 +59,8 @@ def latest(texts: Mapping[int, str]) -> Collectives | None:
     if not any(shared.values()):
         return None
     group = max((group for group in shared if shared[group]), key=lambda name: (len(groups[name]), len(shared[name])))
-    times, numbers = groups[group], shared[group]
+    times = groups[group]
+    numbers = [number for number in shared[group] if number > 1] or shared[group]
     first = {number: min(entries[number] for entries in times.values()) for number in numbers}
     final = {number: max(times, key=lambda rank: times[rank][number]) for number in numbers}
     ranks = [

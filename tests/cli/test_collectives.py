@@ -13,10 +13,11 @@ def entries(group: str, *at: float, first: int = 1) -> str:
 
 
 def test_the_rank_that_the_others_wait_for_comes_first() -> None:
+    """The first collective does not count: the ranks enter it as they start."""
     texts = {
-        0: entries("0", 1.0, 2.0, 3.0, 4.0),
-        1: entries("0", 1.1, 2.1, 3.1, 3.9),
-        2: entries("0", 1.05, 2.0, 3.05, 4.05),
+        0: entries("0", 0.9, 1.0, 2.0, 3.0, 4.0),
+        1: entries("0", 0.1, 1.1, 2.1, 3.1, 3.9),
+        2: entries("0", 0.1, 1.05, 2.0, 3.05, 4.05),
     }
     found = latest(texts)
     assert found is not None
@@ -42,3 +43,9 @@ def test_only_what_all_ranks_of_the_largest_group_have_entered_is_compared() -> 
 def test_one_rank_alone_can_not_be_compared() -> None:
     assert latest({0: entries("0", 1, 2), 1: entries("other", 1, 2)}) is None
     assert latest({}) is None
+
+
+def test_a_first_collective_alone_is_compared() -> None:
+    found = latest({0: entries("0", 1.0), 1: entries("0", 3.0)})
+    assert found is not None
+    assert (found.count, found.ranks[0].rank, found.ranks[0].seconds) == (1, 1, pytest.approx(2.0))

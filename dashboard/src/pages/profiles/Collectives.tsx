@@ -74,4 +74,5 @@ export function Collectives({ id, urls }: { id: string; urls: ReadonlyMap<number
   );
 }
 
-const milliseconds = (value: number) => `${value.toFixed(1)} ms`;
+const milliseconds = (value: number) =>
+  value < 1000 ? `${value.toFixed(1)} ms` : `${(value / 1000).toFixed(2)} s`;

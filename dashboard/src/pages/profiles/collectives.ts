@@ -38,7 +38,10 @@ export function latest(texts: ReadonlyMap<number, string>): Collectives | null {
     .filter(({ numbers }) => numbers.length > 0)
     .sort((a, b) => b.ranks.size - a.ranks.size || b.numbers.length - a.numbers.length)[0];
   if (!shared) return null;
-  const { group, numbers } = shared;
+  const { group } = shared;
+  // Ranks enter the first collective of a group as soon as they have started.
+  const later = shared.numbers.filter((number) => number > 1);
+  const numbers = later.length > 0 ? later : shared.numbers;
   const ranks = [...shared.ranks].map(([rank, entries]) => ({ rank, at: numbers.map((number) => entries.get(number) ?? 0) }));
   const first = numbers.map((_, n) => Math.min(...ranks.map(({ at }) => at[n] ?? 0)));
   const final = numbers.map((_, n) => Math.max(...ranks.map(({ at }) => at[n] ?? 0)));

@@ -8,13 +8,13 @@ const entries = (group: string, first: number, ...ms: number[]) =>
 test("the rank that the others wait for comes first", () => {
   const found = latest(
     new Map([
-      [0, entries("0", 1, 1000, 2000, 3000, 4000)],
-      [1, entries("0", 1, 1100, 2100, 3100, 3900)],
+      [0, entries("0", 1, 500, 1000, 2000, 3000, 4000)],
+      [1, entries("0", 1, 990, 1100, 2100, 3100, 3900)],
     ]),
   );
   expect(found).toEqual({
     group: "0",
-    numbers: [1, 2, 3, 4],
+    numbers: [2, 3, 4, 5], // without the first, which they enter as they start
     ranks: [
       { rank: 1, last: 0.75, median: 100, late: [100, 100, 100, 0] },
       { rank: 0, last: 0.25, median: 0, late: [0, 0, 0, 100] },
