@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import cache
 from ipaddress import ip_address
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -13,7 +14,7 @@ from urllib.parse import urlsplit
 from fastapi import Depends
 from fastapi.security import APIKeyCookie, HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel
-from sqlalchemy import ColumnElement, case, func, select, text, tuple_, update
+from sqlalchemy import ColumnElement, Select, bindparam, case, func, select, text, tuple_, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import Session
 from starlette.requests import HTTPConnection
@@ -114,17 +115,8 @@ def find_principal(context: Context, sha256: str) -> Principal | None:
 
     None when the token is unknown, expired or revoked, or its user is disabled or no longer a member of the project.
     """
-    query = (
-        select(Token.id, Token.user_id, User.name, Token.project_id, Project.name, Member.role, _unnoted())
-        .add_columns(User.is_admin, Token.kind, Token.opened_with, Token.role, User.service_of, Project.caps)
-        .add_columns(Token.budget_id)
-        .join(User, User.id == Token.user_id)
-        .join(Project, Project.id == Token.project_id)
-        .join(Member, (Member.project_id == Token.project_id) & (Member.user_id == Token.user_id))
-        .where(Token.sha256 == sha256, *_valid())
-    )
     with context.database.autocommit() as connection:
-        row = connection.execute(query).one_or_none()
+        row = connection.execute(_of_token(), {"sha256": sha256}).one_or_none()
         if row is None:
             return None
         token_id, user_id, user, project_id, project, role, unnoted, admin, kind, opened_with, limit, *rest = row
@@ -208,6 +200,20 @@ def still_signed_in(context: Context, people: Collection[Principal]) -> set[Prin
             else (who.user_id, who.project_id, who.password_mark) in found
         )
     }
+
+
+@cache
+def _of_token() -> Select[Any]:
+    """The user and the project of a token. Nearly every request makes this query, so it is built once."""
+    return (
+        select(Token.id, Token.user_id, User.name, Token.project_id, Project.name, Member.role, _unnoted())
+        .add_columns(User.is_admin, Token.kind, Token.opened_with, Token.role, User.service_of, Project.caps)
+        .add_columns(Token.budget_id)
+        .join(User, User.id == Token.user_id)
+        .join(Project, Project.id == Token.project_id)
+        .join(Member, (Member.project_id == Token.project_id) & (Member.user_id == Token.user_id))
+        .where(Token.sha256 == bindparam("sha256"), *_valid())
+    )
 
 
 def _valid() -> list[ColumnElement[bool]]:
