@@ -47,6 +47,20 @@ def test_what_a_process_that_computes_would_have_used(
     assert metrics.demand == 0, "only what has come since the last reading counts"
 
 
+def test_a_process_that_has_not_had_its_turn_at_all(
+    monkeypatch: pytest.MonkeyPatch, child: subprocess.Popen[bytes]
+) -> None:
+    """The kernel counts its wait only when it runs again. A process that sleeps does not run either."""
+    monkeypatch.setattr(usage, "_schedule", lambda pid: (SECOND, 0, 5))
+    metrics, process = SystemMetrics([]), psutil.Process(child.pid)
+    metrics.read([process])
+    metrics.read([process])
+    assert metrics.demand == 0
+    monkeypatch.setattr(process, "status", lambda: psutil.STATUS_RUNNING)
+    metrics.read([process])
+    assert metrics.demand == 100
+
+
 def test_the_kernel_tells_for_how_long_a_process_waits() -> None:
     ran, waited, slices = usage._schedule(os.getpid())
     assert ran > 0

@@ -54,7 +54,7 @@ class SystemMetrics:
         total, memory = own.children_user + own.children_system, 0
         before, self._written, self.wrote = self._written, {}, False
         known, self._schedules = self._schedules, {}
-        computed = waited = 0
+        computed = waited = starved = 0
         for process in processes:
             try:
                 times = process.cpu_times()
@@ -68,11 +68,13 @@ class SystemMetrics:
             with suppress(OSError, ValueError):  # not in every kernel
                 new, old = _schedule(process.pid), known.get(process.pid, (0, 0, 0))
                 self._schedules[process.pid] = new
+                # The kernel counts a wait when it ends.
+                starved += new == old and process.status() == psutil.STATUS_RUNNING
                 if new[0] - old[0] >= (new[2] - old[2]) * _COMPUTES:
                     computed, waited = computed + new[0] - old[0], waited + new[1] - old[1]
         percent = 100 * max(0.0, total - self._cpu_before) / max(now - self._at, 1e-3)
         self._cpu_before, self._at = total, now
-        self.demand = percent * (computed + waited) / computed if computed else percent
+        self.demand = (percent * (computed + waited) / computed if computed else percent) + 100 * starved
         return round(percent, 1), memory
 
 
