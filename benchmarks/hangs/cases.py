@@ -85,7 +85,6 @@ HANGS = (
     Hang(TENSORFLOW, "pipeline"),
     Hang(TENSORFLOW, "debugger", says="a debugger"),
     Hang(TENSORFLOW, "uneven"),
-    Hang(TENSORFLOW, "stopped", state="stopped", says="SIGSTOP"),
     Hang(TENSORFLOW, "alone", 1, (), says="socket.accept"),
 )
 

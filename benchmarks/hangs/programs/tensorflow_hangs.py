@@ -5,7 +5,6 @@ import io
 import json
 import os
 import pdb
-import signal
 import socket
 import sys
 import threading
@@ -63,12 +62,6 @@ def uneven(rank):
         step()  # waits: uneven
     reader, _ = os.pipe()
     os.read(reader, 1)  # blamed: uneven
-
-
-def stopped(rank):
-    if rank == 1:
-        os.kill(os.getpid(), signal.SIGSTOP)  # blamed: stopped
-    step()  # waits: stopped
 
 
 def alone(rank):
