@@ -11,8 +11,9 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
+from typing import TypeVar
 
 from tests.e2e.stack import Stack, eventually, manifest, running
 
@@ -21,6 +22,7 @@ from benchmarks.hangs.cases import HANGS, PROGRAMS, QUIET, Hang, Kind, lines
 from benchmarks.table import show
 from weft.errors import Conflict, Unavailable
 
+T = TypeVar("T")
 CHOSEN = os.environ.get("WEFT_BENCH_HANGS", "").split()
 AFTER = 10
 """Seconds without progress until a job counts as stalled."""
@@ -40,12 +42,13 @@ def measure(folder: Path) -> None:
     rows: list[list[str]] = []
     right = 0
     with running(folder / "home") as stack:
-        for batch in _batches(hangs):
+        of_kinds = (list(group) for _, group in groupby(hangs, key=lambda hang: hang.kind.title))
+        for batch in chain.from_iterable(map(_batches, of_kinds)):
             for hang, wrong, noticed, verdict, seconds in _hang(stack, batch):
                 right += not wrong
                 print(f"{_title(hang.kind, hang.name)}: {wrong or 'right'} ({verdict})", flush=True)
                 rows.append([_title(hang.kind, hang.name), wrong or "right", noticed, seconds, verdict])
-        alarms = _alarms(stack, quiet)
+        alarms = [row for batch in _batches(quiet) for row in _alarms(stack, batch)]
     show(
         f"Planted hangs, after: {AFTER}s: {right} of {len(hangs)} verdicts are right",
         ["hang", "verdict", "noticed by", f"from there to the verdict, goal ≤ {SECONDS_OF_VERDICT:.0f} s", "in words"],
@@ -54,12 +57,8 @@ def measure(folder: Path) -> None:
     show(f"Programs that work, after: {AFTER}s", ["program", "how it ended", "alarms"], alarms)
 
 
-def _batches(hangs: Sequence[Hang]) -> Iterator[list[Hang]]:
-    for _, of_kind in groupby(hangs, key=lambda hang: hang.kind.title):
-        rest = list(of_kind)
-        while rest:
-            yield rest[:_AT_ONCE]
-            del rest[:_AT_ONCE]
+def _batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (items[at : at + _AT_ONCE] for at in range(0, len(items), _AT_ONCE))
 
 
 def _title(kind: Kind, name: str) -> str:
@@ -89,6 +88,7 @@ def _alarms(stack: Stack, quiet: Sequence[tuple[Kind, str]]) -> list[list[str]]:
         done = job.wait(timeout=_PATIENCE, check=False)
         alarms = [event.message for event in job.events() if event.message.startswith(_NOTICED)]
         rows.append([_title(kind, name), done.state, "; ".join(alarms) or "none"])
+        print(*rows[-1], sep=": ", flush=True)
     return rows
 
 
