@@ -3,6 +3,7 @@ which are valid for the routes of learners only.)"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -13,7 +14,7 @@ from urllib.parse import urlsplit
 from fastapi import Depends
 from fastapi.security import APIKeyCookie, HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel
-from sqlalchemy import ColumnElement, case, func, select, text, tuple_, update
+from sqlalchemy import ColumnElement, Select, bindparam, case, func, select, text, tuple_, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import Session
 from starlette.requests import HTTPConnection
@@ -114,17 +115,8 @@ def find_principal(context: Context, sha256: str) -> Principal | None:
 
     None when the token is unknown, expired or revoked, or its user is disabled or no longer a member of the project.
     """
-    query = (
-        select(Token.id, Token.user_id, User.name, Token.project_id, Project.name, Member.role, _unnoted())
-        .add_columns(User.is_admin, Token.kind, Token.opened_with, Token.role, User.service_of, Project.caps)
-        .add_columns(Token.budget_id)
-        .join(User, User.id == Token.user_id)
-        .join(Project, Project.id == Token.project_id)
-        .join(Member, (Member.project_id == Token.project_id) & (Member.user_id == Token.user_id))
-        .where(Token.sha256 == sha256, *_valid())
-    )
     with context.database.autocommit() as connection:
-        row = connection.execute(query).one_or_none()
+        row = connection.execute(_of_a_token(), {"sha256": sha256}).one_or_none()
         if row is None:
             return None
         token_id, user_id, user, project_id, project, role, unnoted, admin, kind, opened_with, limit, *rest = row
@@ -154,6 +146,20 @@ def find_principal(context: Context, sha256: str) -> Principal | None:
         limit=limit,
         budget=budget,
         caps=caps,
+    )
+
+
+@functools.cache
+def _of_a_token() -> Select[Any]:
+    """Built once: the parts of the statement took a fifth of the time of `find_principal`, which each request needs."""
+    return (
+        select(Token.id, Token.user_id, User.name, Token.project_id, Project.name, Member.role, _unnoted())
+        .add_columns(User.is_admin, Token.kind, Token.opened_with, Token.role, User.service_of, Project.caps)
+        .add_columns(Token.budget_id)
+        .join(User, User.id == Token.user_id)
+        .join(Project, Project.id == Token.project_id)
+        .join(Member, (Member.project_id == Token.project_id) & (Member.user_id == Token.user_id))
+        .where(Token.sha256 == bindparam("sha256"), *_valid())
     )
 
 
