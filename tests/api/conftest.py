@@ -110,7 +110,13 @@ class Api:
         self.app = app = create_app(settings)
         self.context: Context = app.state.context
         config = uvicorn.Config(
-            app, port=0, log_config=None, access_log=False, timeout_graceful_shutdown=1, ws_ping_timeout=120
+            app,
+            port=0,
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=1,
+            timeout_keep_alive=300,  # after 5 s, a client of a busy machine would send to a connection that ends
+            ws_ping_timeout=120,
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)

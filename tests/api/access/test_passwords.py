@@ -86,3 +86,10 @@ def test_a_password_is_not_the_name_of_its_user(admin: Person) -> None:
     body = {"name": "grace.hopper", "password": "grace.hopper1"}
     assert admin.http.post("/api/v1/users", json=body).status_code == 400
     assert admin.http.post("/api/v1/users", json={**body, "name": "someone"}).status_code == 201
+
+
+def test_no_password_is_hashed_for_a_name_that_is_taken(admin: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[str] = []
+    monkeypatch.setattr(Hasher, "hash", lambda _, password: hashed.append(password))
+    refused = admin.http.post("/api/v1/users", json={"name": admin.name, "password": PASSWORD})
+    assert (refused.status_code, code_of(refused), hashed) == (409, "already_exists", [])
