@@ -99,6 +99,8 @@ def compare(
     files = [file.beyond(weights_noise) for file in weights]
     diagnosis = Diagnosis(pairs, leads, partings, files, disturbed, disturbances, data, habit)
     causes = diagnosis.causes()
+    if ambiguous := sorted(undisturbed.restarting | disturbed.restarting):
+        notes.append(f"steps begin again within an attempt, so these metrics were not compared: {', '.join(ambiguous)}")
     notes += diagnosis.not_restored()
     if not causes:
         notes += diagnosis.unreported()

@@ -43,13 +43,15 @@ class Try:
 
 @dataclass(frozen=True)
 class Recording:
-    """A training. ``savers`` are the learners that have stored checkpoints."""
+    """A training. ``savers`` are the learners that have stored checkpoints, ``restarting`` the metrics of
+    :func:`restarting`."""
 
     curves: Mapping[Of, Curve]
     tries: tuple[Try, ...] = ()
     seconds: float = 0.0
     learners: int = 1
     savers: frozenset[int] = frozenset({1})
+    restarting: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -77,3 +79,17 @@ def curves_of(points: Iterable[Point]) -> dict[Of, dict[int, dict[int, Sample]]]
         curve = found.setdefault(Of(point.name, point.learner), {})
         curve.setdefault(point.attempt, {})[point.step] = Sample(point.value, point.time.timestamp())
     return found
+
+
+def restarting(points: Iterable[Point]) -> frozenset[str]:
+    """The names of the metrics whose steps begin again within an attempt, so that a step has several values. Keras'
+    TensorBoard, for example, counts the iterations of an optimizer, and a program may have an optimizer for each phase.
+    """
+    steps: dict[tuple[str, int, int], dict[int, None]] = {}  # in the order of their first occurrence
+    found = set()
+    for point in sorted(points, key=lambda point: point.time):
+        seen = steps.setdefault((point.name, point.learner, point.attempt), {})
+        if point.step in seen and point.step != next(reversed(seen)):
+            found.add(point.name)
+        seen[point.step] = None
+    return frozenset(found)

@@ -22,7 +22,7 @@ from typing import Any
 from weft.drill import weights
 from weft.drill.causes import Cause
 from weft.drill.compare import DATA, TOLERANCE, Comparison, compare
-from weft.drill.record import KINDS, Disturbance, Kind, Recording, Try, curves_of
+from weft.drill.record import KINDS, Disturbance, Kind, Recording, Try, curves_of, restarting
 from weft.drill.weights import FileResult
 from weft.errors import Conflict, TunnelBroken, Unavailable, WeftError
 from weft.resources.jobs import Job
@@ -374,12 +374,14 @@ def _record(job: Job) -> Recording:
         if tried.outcome in ("FAILED", "LOST"):
             said = "\n".join(line.text for line in job.logs(attempt=tried.n, tail=40))
         tries.append(Try(tried.n, tried.outcome, tried.reason, said, bool(tried.checkpoint)))
+    points = list(job.metric_points(kind="user"))
     return Recording(
-        curves_of(job.metric_points(kind="user")),
+        curves_of(points),
         tuple(tries),
         job.duration or 0.0,
         job.learners,
         frozenset(checkpoint.learner for checkpoint in job.checkpoints()),
+        restarting(points),
     )
 
 

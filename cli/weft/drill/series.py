@@ -119,11 +119,13 @@ def fits(name: str, patterns: Iterable[str]) -> bool:
 def pair(
     undisturbed: Recording, disturbed: Recording, second: Recording | None, metrics: Sequence[str], tolerance: float
 ) -> dict[Of, Series]:
-    """The metrics that both trainings have. ``metrics``: names; empty: all but those of time and speed."""
+    """The metrics that both trainings have, and whose steps have one value each. ``metrics``: names; empty: all but
+    those of time and speed."""
     pairs = {}
+    ambiguous = undisturbed.restarting | disturbed.restarting
     for of, curve in sorted(undisturbed.curves.items()):
         chosen = fits(of.name, metrics) if metrics else not _SPEED.search(of.name)
-        if not chosen or of not in disturbed.curves:
+        if not chosen or of not in disturbed.curves or of.name in ambiguous:
             continue
         wanted, noise = _merged(curve), 0.0
         if second is not None and of in second.curves:

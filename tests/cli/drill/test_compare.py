@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ import pytest
 from tests.e2e.programs.forgetful import train
 
 from weft.drill.compare import Comparison, compare
-from weft.drill.record import Disturbance, Kind, Of, Recording, Sample, Try
+from weft.drill.record import Disturbance, Kind, Of, Recording, Sample, Try, curves_of, restarting
 from weft.drill.series import fits
 from weft.drill.weights import FileResult, difference
+from weft.resources.metrics import Point
 
 STEPS = 60
 KILLS: list[tuple[Kind, int]] = [("kill", 17), ("kill in a save", 30), ("halt", 43)]
@@ -206,3 +208,18 @@ def test_speed_is_not_compared() -> None:
     for name in ("images_per_second", "perf/step_time", "train/tokens_per_s"):
         found = compare(recording(steps(1, 20), name=name), recording(steps(1, 12), steps(9, 20, 1), name=name), [KILL])
         assert found.partings == (), name
+
+
+def point(step: int, value: float, at: int, name: str = "loss", attempt: int = 1) -> Point:
+    return Point(name, "", "user", 1, attempt, step, datetime.fromtimestamp(at, UTC), value)
+
+
+def test_steps_that_begin_again_within_an_attempt_are_not_compared() -> None:
+    """A step that an attempt repeats at once, or that another attempt repeats, does not begin again."""
+    phases = [point(2, 0.7, 1, "both"), point(4, 0.6, 2, "both"), point(2, 0.5, 3, "both")]
+    again = [point(1, 0.5, 1), point(2, 0.4, 2), point(2, 0.3, 3), point(2, 0.4, 4, attempt=2)]
+    assert restarting([*phases, *again]) == {"both"}
+    wanted = Recording(curves_of([*phases, *again[:3]]), restarting=frozenset({"both"}))
+    found = compare(wanted, Recording(curves_of([*phases[:2], *again])), [])
+    assert [parting.name for parting in found.partings] == ["loss"]
+    assert "these metrics were not compared: both" in found.notes[0]

@@ -78,8 +78,9 @@ def test_what_reading_the_stacks_uses_is_no_sign_of_life() -> None:
 
     vitals = Vitals(lambda: False, dump)
     vitals.begin()
-    vitals.asked("now")
     time.sleep(0.01)
+    vitals.read({}, 0)
+    vitals.asked("now")
 
     def quiet(fresh: bool = True) -> tuple[float, float]:
         beat = vitals.read({}, 90, wrote=True, fresh=fresh)
@@ -94,6 +95,31 @@ def test_what_reading_the_stacks_uses_is_no_sign_of_life() -> None:
     assert quiet(fresh=False) >= during[1], "a heartbeat soon after the last, without new readings"
     assert quiet() >= during[1], "the last of it"
     assert quiet() < during[1]
+
+
+def test_a_program_that_computes_is_not_idle_while_its_stacks_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it uses itself is unknown meanwhile, and several looks take longer than a short limit."""
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    read = threading.Event()
+
+    def look(request: str) -> None:
+        read.wait(60)
+
+    vitals = Vitals(lambda: False, lambda request: None, look=look)
+
+    def idle_after(seconds: float, demand: float) -> float:
+        now[0] += seconds
+        return float(vitals.read({}, demand)["idle_seconds"])
+
+    vitals.begin()
+    assert idle_after(5, 90) == 0
+    vitals.asked(None, "look")
+    assert idle_after(8, 90) == idle_after(8, 90) == 0
+    read.set()
+    while vitals._dumping:
+        time.sleep(0.01)
+    assert (idle_after(3, 90), idle_after(3, 0)) == (0, 3)
 
 
 def test_a_step_is_a_line_a_metric_or_bytes_on_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,6 +37,7 @@ class Vitals:
         self._look = look
         self._running = False
         self._active_at = 0.0
+        self._read_at = 0.0
         self._stepped_at = 0.0
         self._stepped = False
         """Whether it has shown a step since it started."""
@@ -50,7 +51,7 @@ class Vitals:
 
     def begin(self) -> None:
         """The program starts."""
-        self._active_at = self._stepped_at = time.monotonic()
+        self._active_at = self._stepped_at = self._read_at = time.monotonic()
         self._stepped = False
         self._running = True
 
@@ -81,12 +82,15 @@ class Vitals:
         if not self._running:
             return {}
         gpu = max((card.get("percent", 0) for card in system.get("gpus", ())), default=0)
-        # CPU that py-spy uses is not the program's, and to write the flight recorder's answer is no step: a request for
-        # stacks must not make a program that hangs look alive.
-        cpu = 0.0 if self._dumped_since else demand
-        wrote = wrote and not self._dumped_since
+        now = time.monotonic()
+        if self._dumped_since:
+            # CPU that py-spy uses is not the program's, and to write the flight recorder's answer is no step: a request
+            # for stacks must not make a program that hangs look alive, nor one that computes look idle.
+            demand, wrote = 0.0, False
+            self._active_at = min(now, self._active_at + now - self._read_at)
+        self._read_at = now
         self._dumped_since = self._dumping or (self._dumped_since and not fresh)
-        if cpu >= _BUSY_CPU or gpu >= _BUSY_GPU:
+        if demand >= _BUSY_CPU or gpu >= _BUSY_GPU:
             self.touch()
         if not self._wrote and self._has_written():
             self._wrote = wrote = True
