@@ -62,6 +62,24 @@ def test_a_gang_is_stalled_when_all_of_it_is_idle() -> None:
     assert [entry["learner"] for entry in notice.data["learners"]] == [1, 2]
 
 
+def test_a_gang_gets_on_until_the_last_learner_that_is_done_has_ended() -> None:
+    """The others wait for it, such as for a long evaluation, and end a moment after it."""
+
+    def waiting(**done: Any) -> View:
+        ended = learner(0, 0, phase=LearnerPhase.EXITED, **done)
+        return view(ended, learner(1, 700, still_since=ago(700)))
+
+    just_now = waiting(exited_at=ago(1))
+    assert check(just_now) is None
+    assert stall_due(just_now) == ago(1 - 600)
+    long_ago = check(waiting(exited_at=ago(610)))
+    assert isinstance(long_ago, Notice)
+    assert (long_ago.what, [entry["learner"] for entry in long_ago.data["learners"]]) == ("stalled", [2])
+    storing = learner(0, None, phase=LearnerPhase.STORING)  # until the others are done, too
+    assert check(view(replace(storing, active_at=ago(3)), learner(1, 700))) is None
+    assert isinstance(check(view(replace(storing, active_at=ago(650)), learner(1, 700))), Notice)
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -100,6 +100,7 @@ def stall_due(view: View) -> datetime | None:
         return None
     running = _running(view)
     since = [member.idle_since or member.heartbeat_at or member.started_at for member in running]
+    since.append(_last_end(view))
     known = [moment for moment in since if moment is not None]
     due = max(known) + timedelta(seconds=limit) if known else None
     look = _look_due(view, running, limit)
@@ -113,7 +114,8 @@ def _look_due(view: View, running: Sequence[LearnerView], limit: float) -> datet
         return None
     due = max(since) + timedelta(seconds=max(limit, _PAUSES * max(member.pause for member in running)))
     alive = None if view.attempt is None else view.attempt.alive_at
-    return due if alive is None else max(due, alive + timedelta(seconds=limit))
+    signs = [sign for sign in (alive, _last_end(view)) if sign is not None]
+    return max([due, *(sign + timedelta(seconds=limit) for sign in signs)])
 
 
 def _no_output(view: View, attempt: AttemptView) -> Notice | None:
@@ -135,9 +137,10 @@ def _stall(view: View, attempt: AttemptView) -> Notice | Settle | None:
     if not limit or action == "ignore":
         return None
     running = _running(view)
-    since = _idle_since(view, running)
+    since, end = _idle_since(view, running), _last_end(view)
     if attempt.stalled_at is None:
-        if since is None or any(_idle_for(learner) < limit for learner in running):
+        gets_on = since is None or (end is not None and view.since(end) < limit)
+        if gets_on or any(_idle_for(learner) < limit for learner in running):
             return _looks(view, attempt, running, limit)
         return Notice("stalled", _words(running, limit), since, {"learners": _idle(running), "action": action})
     # A gang that waits in a collective may be busy. Only a step shows that it gets on.
@@ -186,6 +189,12 @@ def _asked(view: View) -> tuple[float, str]:
 def _running(view: View) -> list[LearnerView]:
     """The learners that those that have ended well wait for."""
     return [member for member in view.members if member.phase is LearnerPhase.PROCESSING]
+
+
+def _last_end(view: View) -> datetime | None:
+    """When the last of the learners that are done ended its program, or worked. The others may have waited for it."""
+    done = [member for member in view.members if member.phase.order > LearnerPhase.PROCESSING.order]
+    return max((end for member in done if (end := member.exited_at or member.active_at)), default=None)
 
 
 def _idle_since(view: View, running: Sequence[LearnerView]) -> datetime | None:

@@ -109,6 +109,8 @@ class LearnerView:
     pause: float = 0.0
     """The longest time between two such signs, in seconds."""
     wrote: bool | None = None
+    active_at: datetime | None = None
+    """Its last heartbeat after which its processes had used a processor."""
     stacks_at: datetime | None = None
     """When its agent last reported the stacks of its processes."""
     absences: int = 0

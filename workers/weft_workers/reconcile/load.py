@@ -174,6 +174,7 @@ def _learner_view(row: Learner) -> LearnerView:
         still_since=row.still_since,
         pause=row.pause_seconds or 0.0,
         wrote=row.wrote,
+        active_at=row.active_at,
         stacks_at=row.stacks_at,
         absences=row.absences,
         node=row.node,
