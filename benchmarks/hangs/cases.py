@@ -96,6 +96,7 @@ QUIET = (
     (HOROVOD, "evaluation"),
     (HOROVOD, "epoch"),
     (HOROVOD_TF, "step"),
+    (HOROVOD_TF, "last"),
 )
 """Programs that work for four times as long as a hang may last, without a line; with two ranks each."""
 

@@ -28,7 +28,9 @@ def hangs(reports: Mapping[int, Report | None], ended: Mapping[int, str]) -> boo
     others = [rank for rank in ranks if rank not in waiting]
     if not waiting:
         return False
-    if others:
+    # A rank in a step may compute. That the others have ended says nothing: it may evaluate the model for all of them.
+    told = any(rank.flies or rank.waits for rank in waiting) or not all(rank.ended for rank in others)
+    if others and told:
         return not any(_works(rank) for rank in others)
     # A gang that often talks may be in the same collective at every look. Its counts would differ. Without counts,
     # Horovod's stall inspector may say that each rank waits for a tensor that another rank has not submitted.

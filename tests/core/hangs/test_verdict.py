@@ -168,15 +168,25 @@ def test_what_each_rank_has_submitted_to_horovod_shows_which_tensors_are_missing
     assert unknown.text == "all ranks are in hvd.allreduce (train.py:30)"
 
 
+def still(report: Report) -> Report:
+    return report.model_copy(update={"processes": [report.processes[0].model_copy(update={"still": True})]})
+
+
 def test_ranks_of_tensorflow_that_wait_for_each_other_hang_if_horovods_stall_inspector_says_so() -> None:
-    still = STEP.model_copy(update={"processes": [STEP.processes[0].model_copy(update={"still": True})]})
+    step = still(STEP)
 
     def gang(missing: dict[int, list[str]]) -> dict[int, Report | None]:
-        return {0: still.model_copy(update={"missing": missing}), 1: still}
+        return {0: step.model_copy(update={"missing": missing}), 1: step}
 
     assert not hangs(gang({}), {}), "their stacks do not show whether they wait"
     assert not hangs(gang({1: ["a"]}), {}), "rank 1 may compute it"
     assert hangs(gang({0: ["b"], 1: ["a"]}), {})
+
+
+def test_a_rank_that_computes_in_tensorflow_when_the_others_have_ended_does_not_hang() -> None:
+    """It may evaluate the model for all of them. Another rank that does nothing, though, is one that it waits for."""
+    assert not hangs({0: still(STEP)}, {1: "exit code 0"})
+    assert hangs({0: still(STEP), 1: still(report(("read", "train.py", 12, True)))}, {2: "exit code 0"})
 
 
 def test_of_collectives_that_differ_the_rarer_is_blamed() -> None:
