@@ -391,13 +391,17 @@ def test_an_attempt_tells_which_checkpoint_it_began_with(api: Api, ann: Person, 
     assert [event["data"]["checkpoint"]["files"] for event in events if event["kind"] == "learner"] == [2, 5]
 
 
-def test_rank_0_stores_last(gang: Attempted) -> None:
+def test_rank_0_stores_last(api: Api, gang: Attempted) -> None:
     first, second = gang.agents
     first.start(), second.start()
     wait, go = {"granted": False, "wait": True}, {"granted": True, "wait": False}
+    assert _learner(api, gang, 0).active_at is None
     assert first.post("storing", exit_code=0).json() == wait
+    ended = _learner(api, gang, 0).active_at
+    assert ended is not None, "its program has ended only now"
     assert second.post("storing", exit_code=0).json() == go
     assert first.post("storing", exit_code=0).json() == wait, "rank 1 may still be storing"
+    assert _learner(api, gang, 0).active_at == ended
     assert code_of(first.post("objects", space="results", op="put", keys=["a"])) == "no_grant"
     assert second.post("objects", space="results", op="put", keys=["a"]).status_code == 200
     second.post("exit", exit_code=0, reason="", last_lines=[])

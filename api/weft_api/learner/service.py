@@ -333,6 +333,7 @@ def storing(context: Context, token: AttemptToken, call: StoringCall) -> Storing
         if granted and learner.storing_at is None:
             learner.storing_at = func.now()
         if not asked_before:
+            learner.active_at = func.now()  # its program has just ended: so far, the others may have waited for it
             jobs.due(job)
     if not asked_before:
         context.wake.job(job.id)

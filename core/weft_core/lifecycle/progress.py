@@ -192,7 +192,7 @@ def _running(view: View) -> list[LearnerView]:
 
 
 def _last_end(view: View) -> datetime | None:
-    """When the last of the learners that are done ended its program, or worked. The others may have waited for it."""
+    """When the last of the learners that are done ended its program. Until then, the others may have waited for it."""
     done = [member for member in view.members if member.phase.order > LearnerPhase.PROCESSING.order]
     return max((end for member in done if (end := member.exited_at or member.active_at)), default=None)
 

@@ -110,7 +110,7 @@ class LearnerView:
     """The longest time between two such signs, in seconds."""
     wrote: bool | None = None
     active_at: datetime | None = None
-    """Its last heartbeat after which its processes had used a processor."""
+    """Its last heartbeat that reported work, or the end of its program."""
     stacks_at: datetime | None = None
     """When its agent last reported the stacks of its processes."""
     absences: int = 0

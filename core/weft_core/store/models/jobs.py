@@ -274,7 +274,7 @@ class Learner(Base):
     storing_at: Mapped[datetime | None]  # storing grant
     heartbeat_at: Mapped[datetime | None]
     heard_since: Mapped[datetime | None]  # the first heartbeat after the last long silence
-    active_at: Mapped[datetime | None]  # the last heartbeat that reported work
+    active_at: Mapped[datetime | None]  # the last heartbeat that reported work, or the end of its program
     idle_since: Mapped[datetime | None]  # by its last heartbeat: no log, CPU or GPU since then; none: busy, or unknown
     still_since: Mapped[datetime | None]  # by its last heartbeat: no line, metric or byte on a disk since then
     pause_seconds: Mapped[float | None]  # the longest time between two such signs of a step
