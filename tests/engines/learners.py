@@ -15,7 +15,9 @@ MARK = "WEFT_SUITE_RUN"
 _FOREVER = "while :; do sleep 0.3; done"
 SLEEPS = "echo rank $WEFT_RANK of $WEFT_NUM_LEARNERS; echo ready; exec sleep 600"
 POLITE = f"trap 'echo told; sleep 1; echo finished; exit 0' TERM; echo ready; {_FOREVER}"
-STUBBORN = f"trap 'echo told' TERM; echo ready; {_FOREVER}"
+HEARD = "sleep 4242"
+"""The process that :data:`STUBBORN` starts at SIGTERM: visible without an agent that has time to send a line."""
+STUBBORN = f"trap 'echo told; {HEARD} &' TERM; echo ready; {_FOREVER}"
 EATS_MEMORY = "echo ready; exec python3 -c \"eaten = b'x' * (2 << 30); print('it had enough')\""
 
 
