@@ -228,7 +228,7 @@ async def _learn_all(url: str, token: str, count: int, verbs: dict[str, float], 
                 longest = max(longest, pause)
             beat_at = sent if beats else beat_at
             sequence, step = sequence + 1, written
-            due = max(due + verbs[verb], answered, sent + pause)
+            due = max(due + verbs[verb], answered + pause)  # the agent counts from the answer, too
 
     await asyncio.gather(*(start(rank) for rank in range(count)))
     told.send("ready")

@@ -43,8 +43,13 @@ def collect_again() -> None:
 
     A process that turns it off for its imports starts a fifth sooner. Less than 1 % of what they make is garbage, and
     no collection looks at the rest again.
+
+    Collections are rarer than Python's defaults make them. These look for garbage whenever 700 more objects exist, and
+    through all objects whenever 70,000 more do. An API with a thousand requests under way spent a quarter of its time
+    on that, and stopped for 0.3 s at a time. Reference counts free nearly everything without a collection.
     """
     gc.freeze()
+    gc.set_threshold(10_000, 5, 50)
     gc.enable()
 
 
