@@ -30,6 +30,8 @@ TRACES = os.environ.get("WEFT_BENCH_TRACES")
 """A folder for the traces and a picture of each page."""
 READY, SMOOTH = 1000.0, 55.0
 """The goals: milliseconds until a page is ready, and frames/s while it scrolls."""
+_PATIENCE = 10.0
+"""Seconds in which a page may become ready after its content is there."""
 _SECONDS = 4.0
 """Of scrolling."""
 _A_SECOND = 60
@@ -149,7 +151,7 @@ def _loads(browser: Browser, cookies: list[dict[str, Any]], pages: dict[str, Sho
             trace: Trace = []
             with browser.tracing(trace):
                 _open(page, shown)
-                page.wait_for(f"performance.now() - Math.max(longTaskEnd, {_MARK}[0].startTime) > {QUIET * 1500}")
+                _until_quiet(page)
             _keep(f"load-{name}-{number}", trace, page)
             found[shown.name].append(read_load(trace, shown.url))
         page.close()
@@ -164,15 +166,23 @@ def _open(page: Page, shown: Shown) -> None:
     page.call("Page.removeScriptToEvaluateOnNewDocument", identifier=script["identifier"])
 
 
+def _until_quiet(page: Page) -> None:
+    end = time.monotonic() + _PATIENCE
+    quiet = f"performance.now() - Math.max(longTaskEnd, {_MARK}[0].startTime) > {QUIET * 1500}"
+    while not page.evaluate(quiet) and time.monotonic() < end:
+        time.sleep(0.1)
+
+
 def _show_loads(found: dict[str, list[Load]]) -> None:
     rows = []
     for name, loads in found.items():
         ready = [load.interactive for load in loads]
+        never = sum(not load.quiet for load in loads)
         rows.append(
             [
                 name,
                 spread([load.content for load in loads], digits=0),
-                spread(ready, digits=0),
+                spread(ready, digits=0) + (f", {never} not ready in {_PATIENCE:g} s" if never else ""),
                 spread([load.longest for load in loads], digits=0),
                 spread([load.processor for load in loads], digits=0),
                 _missed(median(ready) >= READY, f"< {READY:g} ms"),

@@ -29,6 +29,8 @@ class Load:
     """The longest task of the main thread."""
     processor: float
     """What the main thread took of a processor until it was ready: other programs of the machine add little to it."""
+    quiet: bool
+    """It became ready before the trace ended."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +68,11 @@ def read_load(trace: Trace, url: str) -> Load:
         if task.end - task.begin >= LONG * 1000 and task.begin < ready + QUIET * 1e6:
             ready = max(ready, task.end)
     last = max((event["ts"] for event in trace if event["pid"] == content["pid"]), default=0)
-    if last < ready + QUIET * 1e6:
-        raise Stuck(f"{url} had not been quiet for {QUIET:g} s when the trace ended")
     until = [task for task in tasks if task.begin < ready]
     longest = max((task.end - max(task.begin, start) for task in until), default=0)
     processor = sum(task.processor for task in until)
-    return Load((content["ts"] - start) / 1000, (ready - start) / 1000, longest / 1000, processor / 1000)
+    quiet = last >= ready + QUIET * 1e6
+    return Load((content["ts"] - start) / 1000, (ready - start) / 1000, longest / 1000, processor / 1000, quiet)
 
 
 def read_scroll(trace: Trace, start: float, end: float) -> Scroll:
