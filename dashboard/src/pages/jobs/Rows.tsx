@@ -27,7 +27,7 @@ export function Rows({ jobs, row, span, head }: Props) {
 function Part({ jobs, row, span, head, first }: Props & { first: boolean }) {
   const body = useRef<HTMLTableSectionElement>(null);
   const [near, setNear] = useState(first);
-  const [height, setHeight] = useState<number | null>(null);
+  const [height, setHeight] = useState(ROW); // of a row, on average: on a phone, they differ
   useEffect(() => {
     const element = body.current;
     if (!element) return;
@@ -37,7 +37,7 @@ function Part({ jobs, row, span, head, first }: Props & { first: boolean }) {
         if (!last) return;
         // The keys go on from the row that has the focus.
         const comes = last.isIntersecting || element.contains(document.activeElement);
-        if (!comes) setHeight(last.boundingClientRect.height);
+        if (!comes && !element.querySelector(".away")) setHeight(last.boundingClientRect.height / element.rows.length);
         setNear(comes);
       },
       { rootMargin: `${AROUND} 0px` },
@@ -53,7 +53,7 @@ function Part({ jobs, row, span, head, first }: Props & { first: boolean }) {
           {jobs.map(row)}
         </>
       ) : (
-        <tr aria-hidden="true" className="away" style={{ height: height ?? ROW * jobs.length }}>
+        <tr aria-hidden="true" className="away" style={{ height: height * (jobs.length + (head ? 1 : 0)) }}>
           <td colSpan={span} />
         </tr>
       )}
