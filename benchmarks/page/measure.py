@@ -103,7 +103,7 @@ def measure(folder: Path) -> None:
         try:
             shown = _pages(service.apis[0].url, data)
             _show_loads(_loads(browser, cookies, shown))
-            _show_scrolls(_scrolls(browser, cookies, folder, shown, data), data)
+            _show_scrolls(_scrolls(browser, cookies, folder, shown, data))
         finally:
             browser.stop()
     finally:
@@ -289,7 +289,7 @@ def _scroll(page: Page, wheel: Wheel) -> tuple[float, float]:
     return start, end
 
 
-def _show_scrolls(found: dict[str, tuple[list[Scroll], list[Scroll]]], data: Filled) -> None:
+def _show_scrolls(found: dict[str, tuple[list[Scroll], list[Scroll]]]) -> None:
     rows = []
     for name, (ours, plains) in found.items():
         frames, bare = ([one.frames for one in scrolls] for scrolls in (ours, plains))
