@@ -31,6 +31,7 @@ from benchmarks import (
     mlflow,
     overhead,
     packages,
+    page,
     prepare,
     queue,
     slots,
@@ -74,6 +75,7 @@ ALONE: dict[str, Callable[[Path], None]] = {
     "hangs": hangs.measure,
     "learners": learners.measure,
     "lists": lists.measure,
+    "page": page.measure,
     "sweeps": sweeps.measure,
     "tunnels": tunnels.measure,
 }

@@ -51,15 +51,10 @@ def _measure(service: Service, folder: Path, names: int) -> list[str]:
     attempt = service.attempt(1)
     (agent,) = attempt.agents
     agent.http.base_url = service.apis[0].url
-    agent.start()
     steps = POINTS // names
-    at_once = min(_A_CALL // names, 2000)
-    calls = [_call(agent, start, min(start + at_once, steps), names) for start in range(0, steps, at_once)]
-    begun = time.perf_counter()
-    for sequence, body in enumerate(calls):
-        _post(agent, body.replace(b'"sequence":-1', b'"sequence":%d' % sequence, 1))
-    rate = steps * names / (time.perf_counter() - begun)
-    single = [_post(agent, _one(agent, len(calls) + n, steps + n)) for n in range(100)]
+    calls, seconds = send(agent, steps, names)
+    rate = steps * names / seconds
+    single = [_post(agent, _one(agent, calls + n, steps + n)) for n in range(100)]
     http = service.client().jobs._transport  # the transport, so that nothing is counted but the answer
     path = f"/jobs/{attempt.job_id}/metrics"
 
@@ -83,6 +78,17 @@ def _measure(service: Service, folder: Path, names: int) -> list[str]:
         exported("csv"),
         exported("parquet"),
     ]
+
+
+def send(agent: Agent, steps: int, names: int) -> tuple[int, float]:
+    """Start, and report so many series of so many steps. Returns the calls that it took, and their seconds."""
+    agent.start()
+    at_once = min(_A_CALL // names, 2000)
+    calls = [_call(agent, start, min(start + at_once, steps), names) for start in range(0, steps, at_once)]
+    begun = time.perf_counter()
+    for sequence, body in enumerate(calls):
+        _post(agent, body.replace(b'"sequence":-1', b'"sequence":%d' % sequence, 1))
+    return len(calls), time.perf_counter() - begun
 
 
 def _call(agent: Agent, start: int, stop: int, names: int) -> bytes:

@@ -21,6 +21,9 @@ from weft_workers.context import make_context
 SIZE = int(os.environ.get("WEFT_BENCH_LOG_BYTES", 10 << 30))
 GOAL = 0.1  # seconds
 _LINES = 2000
+"""In a chunk."""
+_LINE = b"step %9d: loss %.16f accuracy %.16f\n"
+_LINE_BYTES = len(_LINE % (0, 0, 0))
 _RARE = 50
 """Learner 2 writes one chunk in so many, and none in the second half; a filter has to find those."""
 _ROUNDS = 15
@@ -33,7 +36,7 @@ def measure(service: Service) -> None:
         print(f"no room on the disk for a log of {SIZE / 2**30:.3g} GiB: set WEFT_BENCH_LOG_BYTES")
         return
     attempt = service.attempt(2)
-    lines = _write(service, attempt)
+    lines = write(service, attempt, SIZE // _LINE_BYTES)
     _leave_the_others(service, attempt)
     rows = _reads(service, attempt.job_id, lines, "Postgres")
     service.remote.set_attempt(attempt, ended_at=datetime(2025, 1, 1, tzinfo=UTC), outcome="SUCCEEDED")
@@ -49,16 +52,12 @@ def measure(service: Service) -> None:
     )
 
 
-def _write(service: Service, attempt: Attempted) -> int:
-    """A log of learner 1, with a little of learner 2, straight into Postgres. Returns how many lines it has."""
+def write(service: Service, attempt: Attempted, lines: int) -> int:
+    """A log of learner 1, with a little of learner 2, straight into Postgres. Returns how many lines it has, which is
+    ``lines`` or somewhat more."""
     chance = random.Random(1)
-    bodies = [
-        b"".join(
-            b"step %9d: loss %.16f accuracy %.16f\n" % (n, chance.random(), chance.random()) for n in range(_LINES)
-        )
-        for _ in range(20)
-    ]
-    chunks = SIZE // len(bodies[0]) + 1
+    bodies = [b"".join(_LINE % (n, chance.random(), chance.random()) for n in range(_LINES)) for _ in range(20)]
+    chunks = -(-lines // _LINES)
     database = service.remote.context.database
     base = {"job_id": attempt.job_id, "project_id": service.person.project_id, "attempt": attempt.n, "lines": _LINES}
 
@@ -89,7 +88,7 @@ def _write(service: Service, attempt: Attempted) -> int:
         session.execute(
             update(LogCursor)
             .where(LogCursor.job_id == attempt.job_id)
-            .values(next_line=chunks * _LINES, bytes=SIZE, latest=_START + 1000 * chunks)
+            .values(next_line=chunks * _LINES, bytes=chunks * _LINES * _LINE_BYTES, latest=_START + 1000 * chunks)
         )
         session.execute(update(Attempt).where(Attempt.id == attempt.id).values(logs_due=func.now()))
     return chunks * _LINES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import psycopg
 import pytest
 from playwright.sync_api import Page, expect
 from sqlalchemy import select
@@ -12,6 +13,7 @@ from tests.api.conftest import api_settings as settings_of_api
 from tests.dashboard.api_alone import ann, context
 from tests.dashboard.conftest import faults
 from tests.e2e.stack import REPOSITORY
+from tests.many_jobs import fill
 
 from weft_core.objects import results_prefix
 from weft_core.settings import OutgoingSettings, Settings
@@ -74,6 +76,50 @@ def test_a_schedule_starts_a_job_now_and_pages_show_what_waits_for_what(page: Pa
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     expect(page.get_by_role("heading", name="No schedules yet")).to_be_visible()
+
+
+def test_a_long_list_is_read_to_its_end(page: Page, api: Api, ann: Person) -> None:
+    """All of its jobs can be reached, though rows far from the window are not in the document."""
+    url = api.settings.database_url.get_secret_value().replace("+psycopg", "")
+    with psycopg.connect(url, autocommit=True) as connection:
+        fill(connection, ann.project_id, 300, others=0)
+    page.goto("/")
+    jobs = page.locator("a[data-job]")
+    expect(jobs.first).to_be_visible()
+    # At the end again as soon as a page has come: the button for the next page is in sight all the time.
+    page.evaluate(
+        """() => {
+            const toEnd = () => scrollTo(0, document.body.scrollHeight);
+            window.toEnd = new MutationObserver(toEnd);
+            window.toEnd.observe(document.body, {childList: true, subtree: true});
+            toEnd();
+        }"""
+    )
+    expect(page.get_by_role("link", name="BERT-finetune-1", exact=True)).to_be_in_viewport()
+    expect(page.get_by_role("button", name=re.compile("More jobs|Loading"))).to_have_count(0)
+    page.evaluate("window.toEnd.disconnect()")
+    assert jobs.count() < 200
+    page.get_by_label("Select all that are shown").check()
+    expect(page.get_by_role("region", name="Selected jobs")).to_contain_text("300 jobs selected")
+    page.get_by_role("button", name="Clear the selection").click()
+    page.evaluate("scrollTo(0, 0)")
+    expect(jobs.first).to_have_accessible_name("resnet50-imagenet")
+    expect(jobs.first).to_be_in_viewport()
+    for _ in range(60):
+        page.keyboard.press("j")
+    expect(page.locator(":focus")).to_have_accessible_name("BERT-finetune-241")
+    expect(page.locator(":focus")).to_be_in_viewport()
+    assert faults(page) == []
+
+    page.goto("/?group=team")
+    fold = page.locator("button[aria-expanded]").filter(has_text="team=text")
+    of_group = page.get_by_title("Only jobs with team=text")
+    expect(page.get_by_role("row")).to_have_count(54)  # the head, three groups, and the first 50 jobs
+    fold.press("Enter")
+    expect(fold).to_be_focused()
+    expect(of_group).to_have_count(0)
+    fold.press("Enter")
+    expect(of_group.first).to_be_visible()
 
 
 def test_as_many_jobs_as_may_be_are_compared(page: Page, api: Api, ann: Person) -> None:

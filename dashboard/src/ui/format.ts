@@ -49,7 +49,17 @@ const CLOCK = new Intl.DateTimeFormat(undefined, {
 });
 export const clock = (at: string | number) => CLOCK.format(new Date(at));
 
-export const dateTime = (at: string | number) => new Date(at).toLocaleString(undefined, { hourCycle: "h23" });
+// As toLocaleString() writes it, which takes a hundred times as long.
+const DATE_TIME = new Intl.DateTimeFormat(undefined, {
+  year: "numeric",
+  month: "numeric",
+  day: "numeric",
+  hour: "numeric",
+  minute: "numeric",
+  second: "numeric",
+  hourCycle: "h23",
+});
+export const dateTime = (at: string | number) => DATE_TIME.format(new Date(at));
 
 /** A metric's value: enough digits to compare, no more. */
 export function value(of: number | null | undefined): string {

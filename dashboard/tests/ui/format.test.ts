@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { ago, plural, since, size, span, value } from "../../src/ui/format";
+import { ago, dateTime, plural, since, size, span, value } from "../../src/ui/format";
 
 test.each([
   [0, "0 B"],
@@ -53,3 +53,6 @@ test("one is singular", () => {
   expect([plural(0, "job"), plural(1, "job"), plural(2, "job")]).toEqual(["0 jobs", "1 job", "2 jobs"]);
   expect(plural(2, "entry", "entries")).toBe("2 entries");
 });
+
+test.each([0, 1_769_847_309_000, "2026-01-01T00:00:00Z"])("%s is written as toLocaleString() does", (at) =>
+  expect(dateTime(at)).toBe(new Date(at).toLocaleString(undefined, { hourCycle: "h23" })));

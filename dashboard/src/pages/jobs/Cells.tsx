@@ -11,7 +11,8 @@ import { cutName, gpuHours, type JobsSearch } from "./search";
 interface Props {
   job: Job;
   column: string;
-  search: JobsSearch;
+  /** Those that the list is filtered by. */
+  labels: readonly string[] | undefined;
   change: (changes: Partial<JobsSearch>) => void;
   now: number;
 }
@@ -52,7 +53,7 @@ export function StateCell({ job }: { job: Job }) {
   );
 }
 
-export function Cell({ job, column, search, change, now }: Props) {
+export function Cell({ job, column, labels, change, now }: Props) {
   if (column.startsWith("metric:")) {
     const metric = job.metrics?.[column.slice(7)];
     const range = metric ? `from ${value(metric.min)} to ${value(metric.max)}` : undefined;
@@ -98,7 +99,7 @@ export function Cell({ job, column, search, change, now }: Props) {
       );
     }
     case "labels":
-      return <Labels job={job} search={search} change={change} />;
+      return <Labels job={job} labels={labels} change={change} />;
     case "user":
       return (
         <td data-label="User" className="user" title={job.user}>
@@ -107,7 +108,7 @@ export function Cell({ job, column, search, change, now }: Props) {
       );
     case "created":
       return (
-        <td data-label="Created">
+        <td data-label="Created" className="created">
           <Time at={job.created_at}>{ago(job.created_at)}</Time>
         </td>
       );
@@ -124,7 +125,7 @@ export function Cell({ job, column, search, change, now }: Props) {
 
 const SHOWN = 2;
 
-function Labels({ job, search, change }: Pick<Props, "job" | "search" | "change">) {
+function Labels({ job, labels: chosen, change }: Pick<Props, "job" | "labels" | "change">) {
   const labels = Object.entries(job.labels).map(([key, text]) => `${key}=${text}`);
   const more = labels.slice(SHOWN);
   return (
@@ -137,7 +138,7 @@ function Labels({ job, search, change }: Pick<Props, "job" | "search" | "change"
             className="chip"
             aria-label={label}
             title={`Only jobs with ${label}`}
-            onClick={() => change({ label: [...new Set([...(search.label ?? []), label])] })}
+            onClick={() => change({ label: [...new Set([...(chosen ?? []), label])] })}
           >
             <span className="cut">{label}</span>
           </button>

@@ -1,6 +1,6 @@
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
-import { useEffect, useMemo, useRef, useState } from "react";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 
 import { json } from "../../api/client";
 import { LIVE } from "../../api/queries";
@@ -23,12 +23,16 @@ export function JobsPage() {
   const navigate = route.useNavigate();
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   // Back undoes a filter. Only of what is typed into the search field, no letter is a step of its own.
-  const change = (changes: Partial<JobsSearch>) => {
-    const replace = Boolean("col" in changes || (changes.q && search.q));
-    void navigate({ search: (before) => ({ ...before, ...changes }), replace, resetScroll: false });
-  };
+  const typed = Boolean(search.q);
+  const change = useCallback(
+    (changes: Partial<JobsSearch>) => {
+      const replace = Boolean("col" in changes || (changes.q && typed));
+      void navigate({ search: (before) => ({ ...before, ...changes }), replace, resetScroll: false });
+    },
+    [navigate, typed],
+  );
 
-  const { data, error, isPending, hasNextPage, fetchNextPage, isFetchingNextPage, isPlaceholderData } =
+  const { data, error, isPending, hasNextPage, fetchNextPage, isFetchingNextPage, isFetchNextPageError, isPlaceholderData } =
     useInfiniteQuery({
       queryKey: ["jobs", jobsParameters(search, null)],
       queryFn: ({ pageParam, signal }) =>
@@ -51,12 +55,15 @@ export function JobsPage() {
   const pinned = useMemo(() => (filtered || !top ? [] : top.jobs), [top, filtered]);
   const jobs = useMemo(() => dedupe([...pinned, ...(data?.pages.flatMap((page) => page.jobs) ?? [])]), [data, pinned]);
   const chosen = jobs.filter((job) => selected.has(job.id));
-  const toggle = (id: string) =>
-    setSelected((before) => {
-      const after = new Set(before);
-      if (!after.delete(id)) after.add(id);
-      return after;
-    });
+  const toggle = useCallback(
+    (id: string) =>
+      setSelected((before) => {
+        const after = new Set(before);
+        if (!after.delete(id)) after.add(id);
+        return after;
+      }),
+    [],
+  );
   useListKeys(toggle);
 
   return (
@@ -100,7 +107,7 @@ export function JobsPage() {
             toggle={toggle}
             stale={isPlaceholderData}
           />
-          {hasNextPage && <More load={() => void fetchNextPage()} busy={isFetchingNextPage} />}
+          {hasNextPage && <More load={() => void fetchNextPage()} busy={isFetchingNextPage} failed={isFetchNextPageError} />}
         </>
       )}
     </>
@@ -112,21 +119,33 @@ function dedupe(jobs: Job[]): Job[] {
   return [...new Map(jobs.map((job) => [job.id, job])).values()];
 }
 
-/** The next page, when its button comes into sight or is pressed. */
-function More({ load, busy }: { load: () => void; busy: boolean }) {
+const NEAR = 600; // px below the window
+
+interface MoreProps {
+  load: () => void;
+  busy: boolean;
+  /** The last try got no page: the next one is the user's, or comes when the list is read anew. */
+  failed: boolean;
+}
+
+/** The next page, when its button comes near the window or is pressed. */
+function More({ load, busy, failed }: MoreProps) {
   const button = useRef<HTMLButtonElement>(null);
+  const idle = !busy && !failed;
   const latest = useRef(load);
   useEffect(() => {
     latest.current = load;
   });
+  // A new observer for each page: one that stays says nothing if one has scrolled to the button again while the page came.
   useEffect(() => {
-    if (!button.current) return;
-    const seen = new IntersectionObserver((entries) => {
+    if (!idle || !button.current) return;
+    const near = (entries: readonly IntersectionObserverEntry[]) => {
       if (entries.some((entry) => entry.isIntersecting)) latest.current();
-    });
+    };
+    const seen = new IntersectionObserver(near, { rootMargin: `0px 0px ${NEAR}px` });
     seen.observe(button.current);
     return () => seen.disconnect();
-  }, []);
+  }, [idle]);
   return (
     <div className="empty">
       <button ref={button} type="button" className="button" disabled={busy} onClick={load}>

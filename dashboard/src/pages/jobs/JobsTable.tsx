@@ -1,11 +1,12 @@
 import { Link } from "@tanstack/react-router";
-import { type ReactNode, useState } from "react";
+import { type ReactElement, useState } from "react";
 
 import { ended, type Job } from "../../api/types";
 import { plural } from "../../ui/format";
 import { useNow } from "../../ui/useNow";
-import { Cell, NameCell, StateCell } from "./Cells";
 import { type Group, groupsOf } from "./groups";
+import { JobRow } from "./JobRow";
+import { Rows } from "./Rows";
 import { columnsOf, type JobsSearch, turnSort } from "./search";
 
 interface Props {
@@ -39,23 +40,21 @@ export function JobsTable({ jobs: others, pinned, search, change, selected, setS
   const now = useNow(jobs.some((job) => !ended(job)));
   const columns = columnsOf(search);
   const all = jobs.length > 0 && jobs.every((job) => selected.has(job.id));
+  // What a row says of the past changes by the minute; only what goes on changes by the second.
+  const minute = Math.floor(now / 60_000) * 60_000;
   const row = (job: Job) => (
-    <tr key={job.id} aria-selected={selected.has(job.id)}>
-      <td className="select">
-        <input
-          type="checkbox"
-          aria-label={`Select ${job.name}`}
-          checked={selected.has(job.id)}
-          onChange={() => toggle(job.id)}
-        />
-      </td>
-      <NameCell job={job} />
-      <StateCell job={job} />
-      {columns.map((column) => (
-        <Cell key={column} job={job} column={column} search={search} change={change} now={now} />
-      ))}
-    </tr>
+    <JobRow
+      key={job.id}
+      job={job}
+      columns={columns}
+      labels={search.label}
+      change={change}
+      selected={selected.has(job.id)}
+      toggle={toggle}
+      now={ended(job) ? minute : now}
+    />
   );
+  const span = columns.length + 3;
   return (
     <div className="card flush table-wrap">
       <table className="table jobs" aria-busy={stale}>
@@ -86,18 +85,17 @@ export function JobsTable({ jobs: others, pinned, search, change, selected, setS
         </thead>
         {pinned.length > 0 && <tbody className="pinned">{pinned.map(row)}</tbody>}
         {search.group === undefined ? (
-          <tbody>{others.map(row)}</tbody>
+          <Rows jobs={others} row={row} span={span} />
         ) : (
           groupsOf(others, search.group).map((group) => (
             <GroupRows
               key={group.value ?? ""}
               group={group}
               label={search.group ?? ""}
-              span={columns.length + 3}
+              span={span}
               only={(label) => change({ label: [...new Set([...(search.label ?? []), label])], group: undefined })}
-            >
-              {group.jobs.map(row)}
-            </GroupRows>
+              row={row}
+            />
           ))
         )}
       </table>
@@ -110,41 +108,39 @@ interface GroupProps {
   label: string;
   span: number;
   only: (label: string) => void;
-  children: ReactNode;
+  row: (job: Job) => ReactElement;
 }
 
 /** The rows of a group, below a row that folds them. */
-function GroupRows({ group, label, span, only, children }: GroupProps) {
+function GroupRows({ group, label, span, only, row }: GroupProps) {
   const [open, setOpen] = useState(true);
   const failed = group.jobs.filter((job) => job.state === "FAILED").length;
   const name = group.value === null ? `without ${label}` : `${label}=${group.value}`;
-  return (
-    <tbody>
-      <tr className="group">
-        <th scope="rowgroup" colSpan={span}>
-          <button type="button" className="sort" aria-expanded={open} onClick={() => setOpen(!open)}>
-            <span aria-hidden="true">{open ? "▾" : "▸"}</span> <span className="break">{name}</span>
-          </button>{" "}
-          <span className="muted">
-            {plural(group.jobs.length, "job")}
-            {failed > 0 && `, ${failed} failed`}
-          </span>{" "}
-          {label === "sweep" && group.value?.startsWith("swp-") ? (
-            <Link to="/sweeps/$sweepId" params={{ sweepId: group.value }}>
-              the sweep
-            </Link>
-          ) : (
-            group.value !== null && (
-              <button type="button" className="button quiet small" onClick={() => only(name)}>
-                only these
-              </button>
-            )
-          )}
-        </th>
-      </tr>
-      {open && children}
-    </tbody>
+  const head = (
+    <tr className="group">
+      <th scope="rowgroup" colSpan={span}>
+        <button type="button" className="sort" aria-expanded={open} onClick={() => setOpen(!open)}>
+          <span aria-hidden="true">{open ? "▾" : "▸"}</span> <span className="break">{name}</span>
+        </button>{" "}
+        <span className="muted">
+          {plural(group.jobs.length, "job")}
+          {failed > 0 && `, ${failed} failed`}
+        </span>{" "}
+        {label === "sweep" && group.value?.startsWith("swp-") ? (
+          <Link to="/sweeps/$sweepId" params={{ sweepId: group.value }}>
+            the sweep
+          </Link>
+        ) : (
+          group.value !== null && (
+            <button type="button" className="button quiet small" onClick={() => only(name)}>
+              only these
+            </button>
+          )
+        )}
+      </th>
+    </tr>
   );
+  return <Rows jobs={open ? group.jobs : []} row={row} span={span} head={head} />;
 }
 
 function SortHead({

@@ -113,11 +113,12 @@ export function LogView({ log, state, named, target, spans, pinned, setPinned, w
       onScroll={scrolled}
     >
       <div className="log-all" style={{ height }}>
+        {/* All lines that are not wrapped have the same height: to measure them would make the browser lay them out twice. */}
         <div className="log-part" style={{ transform: `translateY(${items[0]?.start ?? 0}px)` }}>
           {items.map((item) => {
             const row = rows[item.index];
             return row ? (
-              <div key={item.key} ref={virtual.measureElement} data-index={item.index}>
+              <div key={item.key} ref={wrap || "gap" in row ? virtual.measureElement : undefined} data-index={item.index}>
                 <LogRow
                   row={row}
                   named={named}
