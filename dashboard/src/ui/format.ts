@@ -49,7 +49,7 @@ const CLOCK = new Intl.DateTimeFormat(undefined, {
 });
 export const clock = (at: string | number) => CLOCK.format(new Date(at));
 
-// As toLocaleString() writes it, which takes a hundred times as long.
+// As toLocaleString() writes it, which takes 15 times as long.
 const DATE_TIME = new Intl.DateTimeFormat(undefined, {
   year: "numeric",
   month: "numeric",
