@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from benchmarks.logs import faults, latency, tail, throughput
+from benchmarks.logs import faults, followers, latency, tail, throughput
 from benchmarks.logs.service import running
 
 _MEASURES = {
     "latency": latency.measure,
+    "followers": followers.measure,
     "throughput": throughput.measure,
     "faults": faults.measure,
     "tail": tail.measure,

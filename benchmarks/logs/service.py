@@ -172,32 +172,26 @@ def running(folder: Path) -> Iterator[Service]:
         service.stop()
 
 
-class Learners:
-    """Simulated learners in a process of their own: see learners.py for what ``how`` says.
+class _Simulated:
+    """Clients in a process of their own, which talks in lines of JSON."""
 
-    Args:
-        urls: of the API; the first of learner k is number k modulo how many there are.
-    """
-
-    def __init__(self, urls: Sequence[str], learners: Sequence[tuple[str, int]], **how: Any) -> None:
+    def __init__(self, module: str, order: dict[str, Any]) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.logs.learners"],
+            [sys.executable, "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             cwd=Path(__file__).parents[2],
         )
-        self._say({"urls": list(urls), "learners": list(learners), **how})
+        self._say(order)
         if self._hear() != "ready":
-            raise RuntimeError("the learners did not start")
+            raise RuntimeError(f"{module} did not start")
 
     def go(self) -> None:
-        """They are all connected and have their start grants: let them write."""
         self._say("go")
 
-    def result(self) -> list[int]:
-        """The number of lines of each that have been taken in."""
-        found: list[int] = self._hear()
+    def _result(self) -> Any:
+        found = self._hear()
         self._process.wait()
         return found
 
@@ -209,6 +203,39 @@ class Learners:
     def _hear(self) -> Any:
         assert self._process.stdout is not None
         return json.loads(self._process.stdout.readline() or "null")
+
+
+class Learners(_Simulated):
+    """Simulated learners: see learners.py for what ``how`` says. They are all connected and have their start grants;
+    ``go`` lets them write.
+
+    Args:
+        urls: of the API; the first of learner k is number k modulo how many there are.
+    """
+
+    def __init__(self, urls: Sequence[str], learners: Sequence[tuple[str, int]], **how: Any) -> None:
+        super().__init__("benchmarks.logs.learners", {"urls": list(urls), "learners": list(learners), **how})
+
+    def result(self) -> list[int]:
+        """The number of lines of each that have been taken in."""
+        found: list[int] = self._result()
+        return found
+
+
+class Crowd(_Simulated):
+    """Simulated followers, who all follow. ``go`` says that the jobs have ended.
+
+    Args:
+        followers: token and job of each.
+    """
+
+    def __init__(self, url: str, followers: Sequence[tuple[str, str]]) -> None:
+        super().__init__("benchmarks.logs.crowd", {"url": url, "followers": list(followers)})
+
+    def result(self) -> list[dict[str, Any]]:
+        """What each has got: ``ended``, ``numbers`` and ``ages``."""
+        found: list[dict[str, Any]] = self._result()
+        return found
 
 
 def room_for(size: int, folder: Path) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import resource
 import signal
 import time
 from contextlib import suppress
@@ -36,6 +37,14 @@ def few_arenas() -> None:
     """
     with suppress(AttributeError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
+
+
+def many_files() -> None:
+    """Let this process have as many open files, and so connections, as the kernel permits it. Most shells and services
+    start programs with 1,024, and it is for the program to ask for more."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def collect_again() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -117,6 +118,20 @@ def test_followers_do_not_keep_it_from_stopping(ann: Person, served: Served) -> 
     (line,) = [entry for entry in served.log() if entry.get("path", "").endswith("/follow")]
     assert (line["job"], line["attempt"]) == (job["id"], 0)
     assert line["request_id"] == response.headers["x-request-id"]
+
+
+def test_it_may_have_as_many_connections_as_the_kernel_permits(api_settings: Settings, tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, hard), hard))
+    try:
+        made = Served(api_settings, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    try:
+        assert resource.prlimit(made.process.pid, resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        made.process.kill()
+        made.process.wait()
 
 
 def test_a_taken_port(api_settings: Settings, start: Start) -> None:

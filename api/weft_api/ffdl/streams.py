@@ -23,6 +23,7 @@ from weft_api.ffdl.trainingdata import record_since, records_from, start_of
 from weft_api.ffdl.translate import Json, metric_data, status_data
 from weft_api.logs.chunks import ChunkFilter, ChunkReader
 from weft_api.logs.follow import LogFollower
+from weft_api.logs.live import Held
 from weft_api.logs.read import LogFilter, ascending
 from weft_api.metrics.read import read_records
 from weft_api.metrics.series import snapshot
@@ -87,18 +88,21 @@ class _LogNews:
         async with aclosing(self._follower.batches()) as batches:
             async for batch in batches:
                 lines = []
-                for frame in batch:
-                    data = json.loads(frame.data)
-                    if frame.name == "line":
+                for piece in batch:
+                    if isinstance(piece, Held):
+                        lines += [json.loads(line)["text"] for line in piece.lines()]
+                        continue
+                    data = json.loads(piece.data)
+                    if piece.name == "line":
                         lines.append(data["text"])
-                    elif frame.name == "gap":
+                    elif piece.name == "gap":
                         first = data["from"] + 1
                         lines.append(
                             f"[{data['lines']} lines left out, read too slowly: loglines?pos={first} has them]"
                         )
-                    self.ended |= frame.name == "end"
-                for piece in text_frames(lines):
-                    yield piece
+                    self.ended |= piece.name == "end"
+                for text in text_frames(lines):
+                    yield text
 
 
 @router.websocket("/v1/models/{model_id}/logs")

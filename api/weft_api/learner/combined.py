@@ -51,7 +51,7 @@ class _Report:
     answer: ReportAnswer = field(default_factory=ReportAnswer)
 
 
-QUEUE: Shared[BatchQueue[Taken]] = Shared(lambda _: BatchQueue())
+QUEUE: Shared[BatchQueue[bytes, Taken]] = Shared(lambda _: BatchQueue())
 
 
 async def accept(context: Context, token: AttemptToken, body: bytes) -> Taken:

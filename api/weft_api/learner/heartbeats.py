@@ -53,7 +53,7 @@ _BEAT = text(
     """
 )
 
-QUEUE: Shared[BatchQueue[HeartbeatAnswer]] = Shared(lambda _: BatchQueue(threads=4))
+QUEUE: Shared[BatchQueue[bytes, HeartbeatAnswer]] = Shared(lambda _: BatchQueue(threads=4))
 
 
 async def accept(context: Context, token: AttemptToken, body: bytes) -> HeartbeatAnswer:

@@ -18,6 +18,7 @@ from weft_api.context import Context
 from weft_api.logs import live
 from weft_api.logs.chunks import ChunkFilter, ChunkReader
 from weft_api.logs.live import LIVE_LOGS, Held, LiveLog
+from weft_api.logs.polls import ENDED
 from weft_api.logs.read import how_many
 from weft_api.streaming import following
 from weft_api.streaming.sign_ins import SIGN_INS
@@ -40,12 +41,16 @@ class Frame:
     data: str
     id: int | None = None
 
-    def sse(self) -> str:
+    def sse(self) -> bytes:
         number = "" if self.id is None else f"id: {self.id}\n"
-        return f"{number}event: {self.name}\ndata: {self.data}\n\n"
+        return f"{number}event: {self.name}\ndata: {self.data}\n\n".encode()
 
-    def message(self) -> str:
-        return f'{{"event":"{self.name}","data":{self.data}}}'
+    def messages(self) -> Iterator[str]:
+        yield f'{{"event":"{self.name}","data":{self.data}}}'
+
+
+Batch = list[Frame | Held]
+"""What is sent at once. Followers that get all of a chunk share it."""
 
 
 class LogFollower:
@@ -75,7 +80,7 @@ class LogFollower:
         self._up_to_date = False
         self._told: tuple[str, str] | None = None
 
-    async def batches(self) -> AsyncGenerator[list[Frame], None]:
+    async def batches(self) -> AsyncGenerator[Batch, None]:
         """The messages, until the job has ended or the follower's token is no longer valid."""
         with METRICS.of(self._context).followers.labels("logs").track_inprogress():
             async with LIVE_LOGS.of(self._context).of(self._who, self._job_id) as log:
@@ -84,7 +89,7 @@ class LogFollower:
                     # Signed out, it ends without `end`: a client that comes back gets a 401 with the reason.
                     while not sign_in.ended:
                         state = log.state
-                        ended = state is not None and state[0] in live.ENDED
+                        ended = state is not None and state[0] in ENDED
                         if state and not ended and state != self._told:
                             self._told = state
                             yield [_state("state", state)]
@@ -108,7 +113,7 @@ class LogFollower:
         last = self._position - 1
         return Frame("gap", json.dumps({"from": first, "to": last, "lines": last - first + 1}), last)
 
-    async def _lines(self, log: LiveLog) -> AsyncGenerator[list[Frame], None]:
+    async def _lines(self, log: LiveLog) -> AsyncGenerator[Batch, None]:
         """The next lines: the ones in memory, or else some from the store."""
         end = log.end
         if self._position >= log.start:
@@ -123,27 +128,31 @@ class LogFollower:
             chunks = [Held(chunk) for chunk in found]
             reached = end if len(found) < count else self._position
             self._at_once = how_many(found) if found else count
-        batch: list[Frame] = []
+        batch: Batch = []
         size = 0
         for held in chunks:
-            for number, line in self._wanted_of(held):
-                batch.append(Frame("line", line, number))
-                size += len(line)
-                if size >= _BATCH:
+            for piece, more in self._wanted_of(held):
+                if batch and size + more > _BATCH:
                     yield batch
                     batch, size = [], 0
+                batch.append(piece)
+                size += more
             self._position = max(self._position, held.chunk.end)
         if batch:
             yield batch
         self._position = max(self._position, reached)
 
-    def _wanted_of(self, held: Held) -> Iterator[tuple[int, str]]:
-        """The numbers and the JSON of the lines that are still to be sent."""
+    def _wanted_of(self, held: Held) -> Iterator[tuple[Frame | Held, int]]:
+        """The lines that are still to be sent, and about how many bytes they have."""
         chunk = held.chunk
         if not self._wanted.takes_chunk(chunk):
-            return iter(())
+            return
         sent = max(0, self._position - chunk.first_line)
-        return enumerate(held.lines()[sent:], chunk.first_line + sent)
+        if not sent and held.size <= _BATCH:
+            yield held, held.size
+            return
+        for number, line in enumerate(held.lines()[sent:], chunk.first_line + sent):
+            yield Frame("line", line, number), len(line)
 
     async def _ask(self, question: Callable[[], Answer]) -> Answer | None:
         """None, after a moment, if Postgres or S3 does not answer: the stream stays open, and the next query may

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 
 from fastapi.exceptions import RequestValidationError
 from sqlalchemy import func, select
-from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from weft_api.access.attempts import Accepted, AttemptToken, fence, granted_learners, late_fence
@@ -24,12 +23,18 @@ from weft_core.store.models import Attempt, Job, LogChunk, LogCursor, LogSource
 
 _CATCH_UP = 5
 """How much faster than its job may log an agent may send: it may have been cut off for a while."""
+# To build the same statement from the model takes a sixth of all that a small batch costs.
+_PUT_SOURCES = """
+    insert into log_sources (job_id, attempt, project_id, rank, next_sequence)
+    select %s, %s, %s, rank, next_sequence from unnest(%s::integer[], %s::bigint[]) as given (rank, next_sequence)
+    on conflict (job_id, attempt, rank) do update set next_sequence = excluded.next_sequence, written_at = now()
+"""
 _CLOSING_BYTES, _CLOSING_ROOM = 1024, 64 << 10
 """A full log still accepts a learner's reports of the lines that it left out: single lines of this size, and up to this
 total."""
 
 
-QUEUE: Shared[BatchQueue[Accepted]] = Shared(lambda _: BatchQueue())
+QUEUE: Shared[BatchQueue[bytes, Accepted]] = Shared(lambda _: BatchQueue())
 
 
 async def accept(context: Context, token: AttemptToken, body: bytes) -> Accepted:
@@ -162,15 +167,9 @@ def _chunk(cursor: LogCursor, now: datetime, limits: LimitSettings, batch: Batch
 
 def _note_sources(session: Session, attempt: Attempt, following: Mapping[int, int]) -> None:
     """How far these learners' batches have been taken in by now."""
-    put = insert(LogSource)
-    same = {"job_id": attempt.job_id, "attempt": attempt.n, "project_id": attempt.project_id}
-    session.execute(
-        put.on_conflict_do_update(
-            index_elements=["job_id", "attempt", "rank"],
-            set_={"next_sequence": put.excluded.next_sequence, "written_at": func.now()},
-        ),
-        [{**same, "rank": rank, "next_sequence": sequence} for rank, sequence in sorted(following.items())],
-    )
+    ranks = sorted(following)
+    values = attempt.job_id, attempt.n, attempt.project_id, ranks, [following[rank] for rank in ranks]
+    session.connection().exec_driver_sql(_PUT_SOURCES, values)
 
 
 def _pay(cursor: LogCursor, now: datetime, limits: LimitSettings, batch: Batch) -> None:

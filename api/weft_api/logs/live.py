@@ -1,7 +1,8 @@
 """The logs that are followed in this process. Each is polled once, however many follow it.
 
-A :class:`LiveLog` is a task that is woken when its job has news, reads the new chunks and the state in one poll, and
-keeps the chunks of the last seconds. Followers that are up to date are served from there: they cost no query.
+A :class:`LiveLog` is a task that is woken when its job has news, reads the new chunks and the state in one poll
+(:class:`weft_api.logs.polls.Polls`), and keeps the chunks of the last seconds. Followers that are up to date are served
+from there: they cost no query.
 """
 
 from __future__ import annotations
@@ -10,9 +11,8 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 
 import anyio.to_thread
 import structlog
@@ -23,41 +23,39 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from weft_api.access.auth import Principal
 from weft_api.context import Context, Shared
 from weft_api.logs.chunks import Chunk, ChunkFilter, ChunkReader
+from weft_api.logs.polls import ENDED, Asked, Polls
 from weft_api.streaming.wakeups import WAKEUPS, Subscription
-from weft_core.lifecycle.states import TERMINAL
 from weft_core.objects import StoreError
-from weft_core.store.models import Job
-from weft_core.store.scope import Scope
 
 log = structlog.get_logger("weft.api")
 
-DELETED = "DELETED"
-"""The state that followers of a deleted job get."""
-ENDED = frozenset([*TERMINAL, DELETED])
 BEHIND = 50_000
 """The most lines that a follower may be behind before lines are left out."""
 NEAR = 1000
 """How many lines before the end the follower then continues."""
-_LOOKS = 4
-"""Threads that poll, for all logs together."""
+_READS = 4
+"""Threads that read what is too much for a poll, for all logs together."""
 _CHUNKS = 64
-"""Read in one poll."""
+"""Read at once then."""
 _REST = 0.02
 """Seconds between two polls of one log: the lines that arrive meanwhile are read together."""
 _WOKEN_AT_ONCE = 25
 """Followers; the event loop serves others in between. A thousand that get a line take a tenth of a second."""
 _KEPT_SECONDS = 3.0
 _KEPT_BYTES = 4 << 20
+_FRAMING = 100
+"""Bytes of an event beside its text."""
 _ANY = ChunkFilter()
 
 
 class Held:
-    """A chunk that followers are given, with its lines as JSON, made once for all of them."""
+    """A chunk that followers are given: its lines as JSON, and its events, made once for all of them."""
 
     def __init__(self, chunk: Chunk) -> None:
         self.chunk = chunk
         self.since = time.monotonic()
         self._lines: list[str] | None = None
+        self._events: bytes | None = None
 
     def lines(self) -> list[str]:
         """Each line as the JSON of a :class:`~weft_api.logs.schemas.LogLine`, in ASCII."""
@@ -71,6 +69,22 @@ class Held:
             ]
         return self._lines
 
+    @property
+    def size(self) -> int:
+        """About how many bytes :meth:`sse` has."""
+        return len(self.chunk.body) + _FRAMING * self.chunk.lines
+
+    def sse(self) -> bytes:
+        """All lines as server-sent events."""
+        if self._events is None:
+            numbered = enumerate(self.lines(), self.chunk.first_line)
+            self._events = "".join([f"id: {n}\nevent: line\ndata: {line}\n\n" for n, line in numbered]).encode()
+        return self._events
+
+    def messages(self) -> Iterator[str]:
+        """All lines as messages of a WebSocket."""
+        return (f'{{"event":"line","data":{line}}}' for line in self.lines())
+
 
 class LiveLog:
     """One job's log as it grows. Used from the event loop only.
@@ -78,11 +92,12 @@ class LiveLog:
     ``end``: lines seen so far; ``start``: those from there on are held. ``over``: nothing will ever come any more.
     """
 
-    def __init__(self, context: Context, who: Principal, job_id: str, limiter: CapacityLimiter) -> None:
+    def __init__(self, context: Context, who: Principal, job_id: str, polls: Polls, limiter: CapacityLimiter) -> None:
         self._context = context
         self._project_id = who.project_id
         self._job_id = job_id
         self._reader = ChunkReader(context, who, job_id)
+        self._polls = polls
         self._limiter = limiter
         self._held: deque[Held] = deque()
         self._bytes = 0
@@ -169,13 +184,20 @@ class LiveLog:
 
     async def _poll(self) -> bool:
         """Take in what is new; whether there is more."""
-        found = await anyio.to_thread.run_sync(self._read, self._begun == 1, limiter=self._limiter)
+        first = self._begun == 1
+        # The state comes before the lines or with them: when it is terminal now, these lines and the rest are all.
+        found = await self._polls.look(self._project_id, Asked(self._job_id, None if first else self.end))
         self.state = found.state
-        if found.end is not None:
-            self._held.clear()
-            self._bytes = 0
+        chunks, more = found.chunks, bool(found.chunks) and found.chunks[-1].end < found.end
+        if first:
             self.end = found.end
-        for chunk in found.chunks:
+        elif found.far:
+            chunks, more, end = await anyio.to_thread.run_sync(self._read, limiter=self._limiter)
+            if end is not None:
+                self._held.clear()
+                self._bytes = 0
+                self.end = end
+        for chunk in chunks:
             self._held.append(Held(chunk))
             self._bytes += len(chunk.body)
             self.end = chunk.end
@@ -183,32 +205,17 @@ class LiveLog:
         while self._held and (self._bytes > _KEPT_BYTES or self._held[0].since < old):
             self._bytes -= len(self._held.popleft().chunk.body)
         self.start = self._held[0].chunk.first_line if self._held else self.end
-        self.over = not found.more and found.state[0] in ENDED
-        return found.more
+        self.over = not more and found.state[0] in ENDED
+        return more
 
-    def _read(self, first: bool) -> _Seen:
-        # The state before the lines: when it is terminal now, the lines read after are all.
-        with self._context.database.transaction() as session:
-            own = Scope(session, self._project_id).select(Job, Job.id == self._job_id)
-            row = session.execute(own.with_only_columns(Job.state, Job.reason)).one_or_none()
-        state = (row[0], row[1]) if row else (DELETED, "the job has been deleted")
-        if first:
-            return _Seen(state, [], self._reader.end(), more=True)
+    def _read(self) -> tuple[list[Chunk], bool, int | None]:
+        """The next chunks, whether there are more, and where to go on unless it is after the chunks."""
         chunks = self._reader.forward(self.end, _ANY, _CHUNKS)
         more = len(chunks) == _CHUNKS
         if more and (end := self._reader.end()) - self.end > BEHIND:
             # The log grows faster than it is read. Go on near its end; a follower that needs the rest reads it itself.
-            return _Seen(state, [], end - NEAR, more=True)
-        return _Seen(state, chunks, None, more)
-
-
-@dataclass(frozen=True)
-class _Seen:
-    state: tuple[str, str]
-    chunks: list[Chunk]
-    end: int | None
-    """Where to go on, unless it is after ``chunks``."""
-    more: bool
+            return [], True, end - NEAR
+        return chunks, more, None
 
 
 class LiveLogs:
@@ -217,14 +224,15 @@ class LiveLogs:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._logs: dict[str, LiveLog] = {}
-        self._limiter = CapacityLimiter(_LOOKS)
+        self._polls = Polls(context)
+        self._limiter = CapacityLimiter(_READS)
 
     @asynccontextmanager
     async def of(self, who: Principal, job_id: str) -> AsyncIterator[LiveLog]:
         """The log of a job that ``who`` may see, fresh, until the context is left."""
         found = self._logs.get(job_id)
         if found is None:
-            found = self._logs[job_id] = LiveLog(self._context, who, job_id, self._limiter)
+            found = self._logs[job_id] = LiveLog(self._context, who, job_id, self._polls, self._limiter)
         found.followers += 1
         try:
             await found.fresh()

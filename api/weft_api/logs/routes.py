@@ -19,7 +19,7 @@ from weft_api.http.parameters import At, AttemptNumber, LearnerId, Since, parse_
 from weft_api.http.patterns import ACCEPTED, BadPattern, Pattern
 from weft_api.http.problems import NOT_FOUND, invalid, responses
 from weft_api.logs.chunks import ChunkReader
-from weft_api.logs.follow import LogFollower
+from weft_api.logs.follow import Frame, LogFollower
 from weft_api.logs.read import LogFilter, read_before, read_page, tail_start, text_of
 from weft_api.logs.schemas import (
     Before,
@@ -177,7 +177,7 @@ def follow_logs(
 async def _sse(follower: LogFollower) -> AsyncIterator[bytes]:
     async with aclosing(follower.batches()) as batches:
         async for batch in batches:
-            yield "".join(frame.sse() for frame in batch).encode()
+            yield b"".join([piece.sse() for piece in batch])
 
 
 @router.websocket("/jobs/{job_id}/logs/ws")
@@ -207,9 +207,10 @@ async def _send(socket: WebSocket, follower: LogFollower) -> None:
     try:
         async with aclosing(follower.batches()) as batches:
             async for batch in batches:
-                for frame in batch:
-                    await socket.send_text(frame.message())
-                    ended = frame.name == "end"
+                for piece in batch:
+                    for message in piece.messages():
+                        await socket.send_text(message)
+                ended = any(isinstance(piece, Frame) and piece.name == "end" for piece in batch)
         if ended:
             await socket.close()
         else:

@@ -41,7 +41,7 @@ def told(reason: str, limits: LimitSettings) -> str:
     return LIMITS[reason].format(**limits.model_dump())
 
 
-QUEUE: Shared[BatchQueue[Accepted]] = Shared(lambda _: BatchQueue(threads=4))
+QUEUE: Shared[BatchQueue[bytes, Accepted]] = Shared(lambda _: BatchQueue(threads=4))
 
 
 async def accept(context: Context, token: AttemptToken, body: bytes) -> Accepted:

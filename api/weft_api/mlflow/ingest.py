@@ -64,7 +64,7 @@ _INSERT_POINTS = text(
     "cast(:step as bigint[]), cast(:time as bigint[]), cast(:value as float8[]))"
 )
 
-QUEUE: Shared[BatchQueue[None]] = Shared(lambda _: BatchQueue(threads=4))
+QUEUE: Shared[BatchQueue[bytes, None]] = Shared(lambda _: BatchQueue(threads=4))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Queues of batches (of log lines, or of metrics) that learners send.
+"""Queues of work that is cheaper together: batches (of log lines, or of metrics) that learners send, and polls of logs.
 
 All batches of an attempt that wait are processed together. A gang of a thousand learners then costs a transaction now
 and then, instead of one for each batch, and leaves room for other requests.
@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 import anyio.to_thread
 from anyio import CapacityLimiter
 
+B = TypeVar("B")
 T = TypeVar("T")
 
 _GROUPS_AT_ONCE = 2
@@ -25,29 +26,35 @@ _GROUP_BYTES = 4 << 20
 
 
 @dataclass
-class _AttemptQueue(Generic[T]):
-    waiting: deque[tuple[bytes, asyncio.Future[T]]] = field(default_factory=deque)
+class _Queue(Generic[B, T]):
+    waiting: deque[tuple[B, asyncio.Future[T]]] = field(default_factory=deque)
     running: int = 0
 
-    def next_group(self) -> list[tuple[bytes, asyncio.Future[T]]]:
-        taken: list[tuple[bytes, asyncio.Future[T]]] = []
+    def next_group(self) -> list[tuple[B, asyncio.Future[T]]]:
+        taken: list[tuple[B, asyncio.Future[T]]] = []
         size = 0
-        while self.waiting and len(taken) < _GROUP and (not taken or size + len(self.waiting[0][0]) <= _GROUP_BYTES):
+        while self.waiting and len(taken) < _GROUP and (not taken or size + _size(self.waiting[0][0]) <= _GROUP_BYTES):
             taken.append(self.waiting.popleft())
-            size += len(taken[-1][0])
+            size += _size(taken[-1][0])
         return taken
 
 
-class BatchQueue(Generic[T]):
+def _size(batch: object) -> int:
+    return len(batch) if isinstance(batch, bytes) else 0
+
+
+class BatchQueue(Generic[B, T]):
     """A batch that waits for its turn holds no thread and no connection. Used from the event loop only.
 
     Args:
-        threads: how many threads, and so connections to Postgres, all attempts together may use.
+        threads: how many threads, and so connections to Postgres, all queues together may use.
+        groups_at_once: how many groups of one queue may be processed at the same time.
     """
 
-    def __init__(self, threads: int = 8) -> None:
+    def __init__(self, threads: int = 8, groups_at_once: int = _GROUPS_AT_ONCE) -> None:
         self._limiter = CapacityLimiter(threads)
-        self._queues: dict[str, _AttemptQueue[T]] = {}
+        self._groups_at_once = groups_at_once
+        self._queues: dict[str, _Queue[B, T]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -55,28 +62,28 @@ class BatchQueue(Generic[T]):
         """Batches whose turn has not come."""
         return sum(len(queue.waiting) for queue in self._queues.values())
 
-    async def run(self, attempt: str, batch: bytes, work: Callable[[Sequence[bytes]], Sequence[T | Exception]]) -> T:
-        """The result of ``work`` for ``batch``, when it is this attempt's turn.
+    async def run(self, name: str, batch: B, work: Callable[[Sequence[B]], Sequence[T | Exception]]) -> T:
+        """The result of ``work`` for ``batch``, when it is its turn.
 
         Args:
-            attempt: any name of the attempt, such as its token.
-            work: runs in a thread, with this batch and those of the same attempt that wait; returns the outcome of
+            name: the queue's, such as the attempt's token.
+            work: runs in a thread, with this batch and those of the same queue that wait; returns the outcome of
                 each batch. An exception that it raises is the outcome of all of them.
         """
-        queue = self._queues.setdefault(attempt, _AttemptQueue())
+        queue = self._queues.setdefault(name, _Queue())
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         queue.waiting.append((batch, done))
-        if queue.running < _GROUPS_AT_ONCE:
+        if queue.running < self._groups_at_once:
             queue.running += 1
-            task = asyncio.create_task(self._drain(attempt, queue, work))
+            task = asyncio.create_task(self._drain(name, queue, work))
             self._tasks.add(task)  # or it might be collected while it runs
             task.add_done_callback(self._tasks.discard)
         return await done
 
     async def _drain(
-        self, attempt: str, queue: _AttemptQueue[T], work: Callable[[Sequence[bytes]], Sequence[T | Exception]]
+        self, name: str, queue: _Queue[B, T], work: Callable[[Sequence[B]], Sequence[T | Exception]]
     ) -> None:
-        group: list[tuple[bytes, asyncio.Future[T]]] = []
+        group: list[tuple[B, asyncio.Future[T]]] = []
         try:
             while group := queue.next_group():
                 outcomes: Sequence[T | Exception]
@@ -98,4 +105,4 @@ class BatchQueue(Generic[T]):
                 done.cancel()
             queue.running -= 1
             if not queue.running and not queue.waiting:
-                self._queues.pop(attempt, None)
+                self._queues.pop(name, None)
