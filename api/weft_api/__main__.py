@@ -37,9 +37,6 @@ NAME = "weft-api"
 _BACKLOG = 2048
 _WEBSOCKET_MESSAGE = 65_536  # bytes, of a tunnel's frame; nothing else that comes by WebSocket is read
 _WEBSOCKET_SILENCE = 120.0  # seconds without an answer to a ping
-_COLLECT = (5_000, 10, 20)
-"""The thresholds of the garbage collector. A look at all objects takes a tenth of a second for each 100,000, and a
-thousand followers have 350,000. With Python's thresholds there was one after every 200 that came."""
 _SHUTDOWN = 5  # seconds for requests in progress; followers get the news at once
 
 
@@ -60,7 +57,6 @@ def main() -> int:
     fix."""
     name_process(NAME)
     collect_again()
-    gc.set_threshold(*_COLLECT)
     few_arenas()
     many_files()
     try:
