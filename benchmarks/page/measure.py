@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
-from tests.dashboard.conftest import chromium
+from playwright.async_api import Browser, BrowserContext, Page
+from tests.dashboard.conftest import chromium as installed
 
 from benchmarks.logs.service import Service
 from benchmarks.page import plain
-from benchmarks.page.devtools import HEIGHT, WIDTH, Browser, Page, Stuck, Trace
+from benchmarks.page.browser import (
+    HEIGHT,
+    SECONDS,
+    WIDTH,
+    Stuck,
+    Trace,
+    chromium,
+    keep,
+    step,
+    tracing,
+    visitor,
+    wait_for,
+)
 from benchmarks.page.filling import Filled, filled
 from benchmarks.page.trace import CONTENT, QUIET, Load, Scroll, read_load, read_scroll
 from benchmarks.table import median, show, spread
@@ -63,6 +75,13 @@ _WATCH = """
 _MARK = f"performance.getEntriesByName('{CONTENT}')"
 
 
+Visit = Callable[[], AbstractAsyncContextManager[BrowserContext]]
+
+
+async def _nothing(page: Page) -> None:
+    pass
+
+
 @dataclass(frozen=True)
 class Shown:
     """A page, and how to see that its content is there."""
@@ -82,14 +101,14 @@ class Wheel:
     """Pixels of a turn of the wheel; negative: upwards."""
     place: str
     """Where the page is: it must have changed."""
-    before: Callable[[Page], None] = lambda page: None
+    before: Callable[[Page], Awaitable[None]] = _nothing
     meanwhile: str | None = None
     """Run in the middle."""
 
 
 def measure(folder: Path) -> None:
     try:
-        program = chromium()
+        program = installed()
     except pytest.skip.Exception as why:
         print(f"page: {why}")
         return
@@ -97,27 +116,25 @@ def measure(folder: Path) -> None:
     service = Service(folder, apis=1)
     try:
         data = filled(service, JOBS, LINES, POINTS, SERIES, _say)
-        cookies = _signed_in(service)
-        _say("starts the browser")
-        browser = Browser(program, folder / "browser")
-        try:
-            shown = _pages(service.apis[0].url, data)
-            _show_loads(_loads(browser, cookies, shown))
-            _show_scrolls(_scrolls(browser, cookies, folder, shown, data))
-        finally:
-            browser.stop()
+        loads, scrolls = asyncio.run(_visit(program, service, folder, data))
     finally:
         service.stop()
+    _show_loads(loads)
+    _show_scrolls(scrolls)
 
 
-def _signed_in(service: Service) -> list[dict[str, Any]]:
-    """The cookies of a session, as the page gets it."""
+async def _visit(
+    program: str, service: Service, folder: Path, data: Filled
+) -> tuple[dict[str, list[Load]], dict[str, tuple[list[Scroll], list[Scroll]]]]:
+    _say("starts the browser")
     api = service.apis[0].url
-    answer = httpx.post(f"{api}/api/v1/session", json={"token": service.person.token}, timeout=30).raise_for_status()
-    return [
-        {"name": name, "value": value, "url": f"{api}/", "path": "/api/v1", "httpOnly": True, "sameSite": "Strict"}
-        for name, value in answer.cookies.items()
-    ]
+    pages = _pages(api, data)
+    async with chromium(program) as browser:
+
+        def visit() -> AbstractAsyncContextManager[BrowserContext]:
+            return visitor(browser, api, service.person.token)
+
+        return await _loads(browser, visit, pages), await _scrolls(browser, visit, folder, pages, data)
 
 
 def _pages(api: str, data: Filled) -> dict[str, Shown]:
@@ -142,35 +159,41 @@ def _pages(api: str, data: Filled) -> dict[str, Shown]:
 # --- opening ---
 
 
-def _loads(browser: Browser, cookies: list[dict[str, Any]], pages: dict[str, Shown]) -> dict[str, list[Load]]:
+async def _loads(browser: Browser, visit: Visit, pages: dict[str, Shown]) -> dict[str, list[Load]]:
     found: dict[str, list[Load]] = {shown.name: [] for shown in pages.values()}
     for number in range(1, ROUNDS + 1):
-        page = browser.page(cookies)
-        for name, shown in pages.items():
-            _say(f"round {number} of {ROUNDS}: opens {shown.name}")
-            trace: Trace = []
-            with browser.tracing(trace):
-                _open(page, shown)
-                _until_quiet(page)
-            _keep(f"load-{name}-{number}", trace, page)
-            found[shown.name].append(read_load(trace, shown.url))
-        page.close()
+        async with visit() as context:
+            for name, shown in pages.items():
+                _say(f"round {number} of {ROUNDS}: opens {shown.name}")
+                trace: Trace = []
+                async with tracing(browser, trace):
+                    page = await _open(context, shown)
+                    await _until_quiet(page)
+                await _close(page, f"load-{name}-{number}", trace)
+                found[shown.name].append(read_load(trace, shown.url))
     return found
 
 
-def _open(page: Page, shown: Shown) -> None:
-    page.call("Page.navigate", url="about:blank")
-    script = page.call("Page.addScriptToEvaluateOnNewDocument", source=_WATCH % (shown.content, CONTENT))
-    page.call("Page.navigate", url=shown.url)
-    page.wait_for(f"location.href === '{shown.url}' && {_MARK}.length > 0")
-    page.call("Page.removeScriptToEvaluateOnNewDocument", identifier=script["identifier"])
+async def _open(context: BrowserContext, shown: Shown) -> Page:
+    async with step(f"opening {shown.url}", 3 * SECONDS):
+        page = await context.new_page()
+        await page.add_init_script(_WATCH % (shown.content, CONTENT))
+        await page.goto(shown.url, wait_until="commit")
+        await wait_for(page, f"{_MARK}.length > 0")
+        return page
 
 
-def _until_quiet(page: Page) -> None:
-    end = time.monotonic() + _PATIENCE
+async def _close(page: Page, name: str, trace: Trace) -> None:
+    async with step(f"closing {page.url}"):
+        if TRACES is not None:
+            await keep(Path(TRACES), name, trace, page)
+        await page.close()
+
+
+async def _until_quiet(page: Page) -> None:
     quiet = f"performance.now() - Math.max(longTaskEnd, {_MARK}[0].startTime) > {QUIET * 1500}"
-    while not page.evaluate(quiet) and time.monotonic() < end:
-        time.sleep(0.1)
+    with suppress(Stuck):  # the result says so
+        await wait_for(page, quiet, _PATIENCE)
 
 
 def _show_loads(found: dict[str, list[Load]]) -> None:
@@ -198,8 +221,8 @@ def _show_loads(found: dict[str, list[Load]]) -> None:
 # --- scrolling ---
 
 
-def _scrolls(
-    browser: Browser, cookies: list[dict[str, Any]], folder: Path, pages: dict[str, Shown], data: Filled
+async def _scrolls(
+    browser: Browser, visit: Visit, folder: Path, pages: dict[str, Shown], data: Filled
 ) -> dict[str, tuple[list[Scroll], list[Scroll]]]:
     """Of each page, and of the plain page beside it."""
 
@@ -210,25 +233,21 @@ def _scrolls(
     charts = static(plain.charts(folder, data.series))
     whole, of_log = "scrollY", "document.querySelector('.log').scrollTop"
 
-    def all_jobs(page: Page) -> None:
+    async def all_jobs(page: Page) -> None:
         """Until the last page of the list has come."""
-        end = time.monotonic() + 120
-        done = (
-            "![...document.querySelectorAll('button')].some((button) => /More jobs|Loading/.test(button.textContent))"
+        none_left = (
+            "!([...document.querySelectorAll('button')].some((button) => /More jobs|Loading/.test(button.textContent)))"
         )
-        while not page.evaluate(f"scrollTo(0, document.body.scrollHeight), {done}"):
-            if time.monotonic() > end:
-                raise Stuck("the list was not complete after 120 s")
-            time.sleep(0.1)
-        time.sleep(1)
+        await wait_for(page, f"() => (scrollTo(0, document.body.scrollHeight), {none_left})", 120)
+        await asyncio.sleep(1)
 
-    def to_end(page: Page) -> None:
-        page.evaluate("scrollTo(0, document.body.scrollHeight)")
-        time.sleep(1)
+    async def to_end(page: Page) -> None:
+        await page.evaluate("scrollTo(0, document.body.scrollHeight)")
+        await asyncio.sleep(1)
 
-    def log_to_end(page: Page) -> None:
-        page.evaluate("document.querySelector('.log').scrollTop = 1e9")
-        time.sleep(1)
+    async def log_to_end(page: Page) -> None:
+        await page.evaluate("document.querySelector('.log').scrollTop = 1e9")
+        await asyncio.sleep(1)
 
     # What the browser sends when its tab is looked at again: the page reads all that it shows anew.
     anew = "window.dispatchEvent(new Event('visibilitychange'))"
@@ -255,54 +274,55 @@ def _scrolls(
                 _say(
                     f"round {number} of {ROUNDS}: scrolls {pair[0].name}{'' if wheel is pair[0] else ': a plain page'}"
                 )
-                page = browser.page(cookies)
-                _open(page, wheel.shown)
-                wheel.before(page)
-                time.sleep(QUIET)
-                trace: Trace = []
-                with browser.tracing(trace):
-                    start, end = _scroll(page, wheel)
-                _keep(f"scroll-{at}-{'page' if wheel is pair[0] else 'plain'}-{number}", trace, page)
-                into.append(read_scroll(trace, start, end))
-                page.close()
+                name = f"scroll-{at}-{'page' if wheel is pair[0] else 'plain'}-{number}"
+                async with visit() as context:
+                    page = await _open(context, wheel.shown)
+                    async with step(f"what comes before the scrolling of {wheel.shown.url}", 150):
+                        await wheel.before(page)
+                    await asyncio.sleep(QUIET)
+                    trace: Trace = []
+                    async with tracing(browser, trace):
+                        start, end = await _scroll(page, wheel)
+                    await _close(page, name, trace)
+                    into.append(read_scroll(trace, start, end))
     return found
 
 
-def _scroll(page: Page, wheel: Wheel) -> tuple[float, float]:
+async def _scroll(page: Page, wheel: Wheel) -> tuple[float, float]:
     """Turns the wheel at the page's middle. Returns when it began and ended."""
-    before = page.evaluate(wheel.place)
-    turns = round(_SECONDS * _A_SECOND)
-    numbers = []
-    start = time.monotonic()
-    for turn in range(turns):
-        time.sleep(max(0.0, start + turn / _A_SECOND - time.monotonic()))
+    async with step(f"scrolling {wheel.shown.url}", _SECONDS + SECONDS):
+        before = await page.evaluate(wheel.place)
+        # Not `page.mouse.wheel`, which waits until the page has scrolled: a user does not wait.
+        devtools = await page.context.new_cdp_session(page)
         where = {"x": WIDTH // 2, "y": HEIGHT // 2, "deltaX": 0, "deltaY": wheel.delta}
-        numbers.append(page.send("Input.dispatchMouseEvent", type="mouseWheel", **where))
-        if wheel.meanwhile and turn == turns // 3:
-            numbers.append(page.send("Runtime.evaluate", expression=wheel.meanwhile))
-    end = time.monotonic()
-    for number in numbers:
-        page.answer(number, f"a turn of the wheel over {wheel.shown.url}")
-    after = page.evaluate(wheel.place)
-    if after == before:
-        raise Stuck(f"{wheel.shown.url} did not scroll")
-    return start, end
+        turns = round(_SECONDS * _A_SECOND)
+        start = time.monotonic()
+        async with asyncio.TaskGroup() as group:
+            for turn in range(turns):
+                await asyncio.sleep(max(0.0, start + turn / _A_SECOND - time.monotonic()))
+                group.create_task(devtools.send("Input.dispatchMouseEvent", {"type": "mouseWheel", **where}))
+                if wheel.meanwhile and turn == turns // 3:
+                    group.create_task(page.evaluate(wheel.meanwhile))
+            end = time.monotonic()
+        if await page.evaluate(wheel.place) == before:
+            raise Stuck(f"{wheel.shown.url} did not scroll")
+        return start, end
 
 
 def _show_scrolls(found: dict[str, tuple[list[Scroll], list[Scroll]]]) -> None:
     rows = []
     for name, (ours, plains) in found.items():
-        frames, bare = ([one.frames for one in scrolls] for scrolls in (ours, plains))
+        frames, bare = ([scroll.frames for scroll in scrolls] for scrolls in (ours, plains))
         rows.append(
             [
                 name,
                 spread(frames),
                 spread(bare),
                 f"{median(frames) / median(bare):.2f}",
-                spread([one.main for one in ours]),
-                spread([one.gap for one in ours], digits=0),
-                spread([one.longest for one in ours], digits=0),
-                spread([one.processor for one in ours], 100, 0),
+                spread([scroll.main for scroll in ours]),
+                spread([scroll.gap for scroll in ours], digits=0),
+                spread([scroll.longest for scroll in ours], digits=0),
+                spread([scroll.processor for scroll in ours], 100, 0),
                 _missed(median(frames) < SMOOTH, f"≥ {SMOOTH:g}"),
             ]
         )
@@ -320,12 +340,3 @@ def _missed(missed: bool, goal: str) -> str:
 
 def _say(what: str) -> None:
     print(f"page: {what}", flush=True)
-
-
-def _keep(name: str, trace: Trace, page: Page) -> None:
-    if TRACES is None:
-        return
-    folder = Path(TRACES)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.json").write_text(json.dumps({"traceEvents": trace}))
-    page.picture(folder / f"{name}.png")

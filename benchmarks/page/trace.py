@@ -9,7 +9,7 @@ import itertools
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.page.devtools import Stuck, Trace
+from benchmarks.page.browser import Stuck, Trace
 
 CONTENT = "weft-content"
 """The mark that the page sets in the first frame after what was asked for came into the document."""
@@ -117,7 +117,7 @@ def _main_thread(trace: Trace, began: float, ended: float) -> dict[str, Any]:
             counts[event["pid"]] = counts.get(event["pid"], 0) + 1
     if not counts:
         raise Stuck("the trace has no frame")
-    pid = max(counts, key=lambda one: counts[one])
+    pid = max(counts, key=lambda pid: counts[pid])
     for event in trace:
         names = event.get("args", {})
         if event["name"] == "thread_name" and event["pid"] == pid and names.get("name") == "CrRendererMain":
