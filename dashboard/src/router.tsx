@@ -10,7 +10,7 @@ import {
 } from "@tanstack/react-router";
 
 import { AwayError } from "./api/client";
-import { connection } from "./api/connection";
+import { code } from "./api/code";
 import { sessionQuery } from "./api/queries";
 import { Away, Shell } from "./app/Shell";
 import { parseSearch, stringifySearch, text, whole } from "./app/urls";
@@ -29,15 +29,6 @@ import { SignInPage } from "./pages/SignInPage";
 interface RouterContext {
   queries: QueryClient;
 }
-
-/** A page's code. While the API is away it waits, as loading the document again would leave nothing on the screen. */
-const code =
-  <T,>(load: () => Promise<T>) =>
-  () =>
-    load().catch(async () => {
-      await connection.there();
-      return load();
-    });
 
 const root = createRootRouteWithContext<RouterContext>()({
   component: Outlet,

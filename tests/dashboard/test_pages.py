@@ -170,6 +170,24 @@ def test_every_page_goes_on_when_the_api_is_back(context: BrowserContext, runnin
     expect(page).to_have_url(re.compile("/signin"))
 
 
+@pytest.mark.parametrize("asset", ["UseChart-.*js", "Plot-.*css"])
+def test_a_part_of_a_page_that_does_not_come_is_asked_for_again(page: Page, running_job: weft.Job, asset: str) -> None:
+    """The page is open, and its chart is loaded when there is something to draw."""
+    failed: list[str] = []
+
+    def fail_once(route: Route) -> None:
+        if failed:
+            return route.continue_()
+        failed.append(route.request.url)
+        return route.abort("connectionreset")
+
+    page.route(re.compile(f"/assets/{asset}"), fail_once)
+    page.goto("/cluster")
+    over = page.get_by_role("region", name="Use over time").locator(".u-over").first
+    expect(over).to_have_css("position", "absolute")  # as the chart's style sheet has it
+    assert len(failed) == 1
+
+
 def test_secrets_and_tokens_are_never_shown_again(page: Page) -> None:
     page.goto("/stores")
     page.get_by_role("button", name="Keep a secret").click()

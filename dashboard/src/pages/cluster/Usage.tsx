@@ -3,13 +3,14 @@ import { useQuery } from "@tanstack/react-query";
 import { lazy, Suspense, useState } from "react";
 
 import { api, body } from "../../api/client";
+import { code } from "../../api/code";
 import { useRights } from "../../app/rights";
 import { ErrorNote } from "../../ui/ErrorNote";
 import { plural, value } from "../../ui/format";
 import { Loading } from "../../ui/Loading";
 import { Table } from "../../ui/Table";
 
-const UseChart = lazy(() => import("./UseChart").then((module) => ({ default: module.UseChart })));
+const UseChart = lazy(code(async () => ({ default: (await import("./UseChart")).UseChart })));
 const SPANS: readonly [number, string][] = [
   [24, "Last 24 hours"],
   [168, "Last 7 days"],

@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { lazy, Suspense, useState } from "react";
 
+import { code } from "../../api/code";
 import { jobQuery, manifestQuery } from "../../api/queries";
 import { Copy } from "../../ui/Copy";
 import { ErrorNote } from "../../ui/ErrorNote";
@@ -17,7 +18,7 @@ import { sourceOf } from "./source";
 
 const route = getRouteApi("/inside/jobs/$jobId/code");
 const MANIFEST = "manifest.yml";
-const Against = lazy(async () => ({ default: (await import("./Against")).Against }));
+const Against = lazy(code(async () => ({ default: (await import("./Against")).Against })));
 
 export function CodeTab() {
   const { jobId } = route.useParams();

@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { lazy, Suspense } from "react";
 
+import { code } from "../../api/code";
 import { checkpointsQuery, jobQuery } from "../../api/queries";
 import { ended, type JobDetail, type Learner } from "../../api/types";
 import { useRights } from "../../app/rights";
@@ -24,7 +25,7 @@ import { Timeline } from "./Timeline";
 
 const route = getRouteApi("/inside/jobs/$jobId");
 const RECENT = 8;
-const MainCurves = lazy(() => import("./MainCurves").then((module) => ({ default: module.MainCurves })));
+const MainCurves = lazy(code(async () => ({ default: (await import("./MainCurves")).MainCurves })));
 const FEW_PACKAGES = 4;
 
 export function Overview() {

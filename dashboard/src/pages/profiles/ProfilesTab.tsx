@@ -6,6 +6,7 @@ import { getRouteApi } from "@tanstack/react-router";
 import { lazy, Suspense, useMemo, useState } from "react";
 
 import { call } from "../../api/client";
+import { code } from "../../api/code";
 import { jobQuery, profilesQuery } from "../../api/queries";
 import type { JobDetail, Profile, ProfileFile } from "../../api/types";
 import { useRights } from "../../app/rights";
@@ -20,7 +21,7 @@ import { Recorder } from "./Recorder";
 import { hottest, threads } from "./stacks";
 
 const route = getRouteApi("/inside/jobs/$jobId/profiles");
-const FlameGraph = lazy(() => import("./FlameGraph").then((module) => ({ default: module.FlameGraph })));
+const FlameGraph = lazy(code(async () => ({ default: (await import("./FlameGraph")).FlameGraph })));
 const HOT = 12;
 
 export function ProfilesTab() {
