@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -42,31 +43,48 @@ class Desk:
         path.write_text(yaml.safe_dump(base | changes))
         return path
 
-    def start(self, *arguments: str | Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    def start(
+        self, *arguments: str | Path, env: Mapping[str, str] | None = None, stdin: int = subprocess.DEVNULL
+    ) -> subprocess.Popen[str]:
         return subprocess.Popen(
             ["weft", "run", *map(str, arguments)],
             cwd=self.folder,
             env={**self.environment, **(env or {})},
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
 
     def run(self, *arguments: str | Path, code: int = 0, env: Mapping[str, str] | None = None, stdin: str = "") -> Any:
-        done = subprocess.run(
-            ["weft", "run", *map(str, arguments)],
-            cwd=self.folder,
-            env={**self.environment, **(env or {})},
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=1400,
-        )
+        running = self.start(*arguments, env=env, stdin=subprocess.PIPE)
+        try:
+            out, err = running.communicate(stdin, timeout=1400)
+        except subprocess.TimeoutExpired:
+            stacks = self.stacks()
+            running.kill()
+            raise AssertionError(f"no end:\n{running.communicate()}\n{stacks}") from None
+        done = subprocess.CompletedProcess(running.args, running.returncode, out, err)
         assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         assert "Traceback" not in done.stderr
         return done
+
+    def stacks(self) -> str:
+        """Where each of this user's processes is: an answer to why a run does not end."""
+        spy = str(Path(sys.executable).with_name("py-spy"))
+        said = []
+        for process in self.processes():
+            with contextlib.suppress(psutil.Error):
+                said.append(f"{process.pid}, child of {process.ppid()}, {process.status()}: {process.cmdline()}")
+                found = subprocess.run(
+                    [spy, "dump", "--nonblocking", "--pid", str(process.pid)],
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                    timeout=60,
+                )
+                said.append(found.stdout or found.stderr)
+        return "\n".join(said)
 
     def processes(self) -> Sequence[psutil.Process]:
         """Whatever runs on behalf of this user."""
