@@ -176,12 +176,12 @@ def _wrong_clock(seconds: int) -> dict[str, str]:
     """The environment in which a process reads another time, though time passes as fast.
 
     Raises:
-        FileNotFoundError: there is no libfaketime.
+        SystemExit: there is no libfaketime.
     """
     for machine in ("x86_64-linux-gnu", "aarch64-linux-gnu"):
         if (library := Path(_FAKETIME.format(machine))).exists():
             return {"LD_PRELOAD": str(library), "FAKETIME": f"{seconds:+d}s", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
-    raise FileNotFoundError("no libfaketime: apt-get install libfaketime, or leave --shift out")
+    raise SystemExit("no libfaketime: apt-get install libfaketime, or leave --shift out")
 
 
 @contextmanager
