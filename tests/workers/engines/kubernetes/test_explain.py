@@ -161,6 +161,24 @@ def test_a_container_that_can_not_be_made_fails_when_it_persists() -> None:
         assert observed(found).reason == f"the container can't be started: {message}"
 
 
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("CreateContainerConfigError", "failed to sync secret cache: timed out waiting for the condition"),
+        ("CreateContainerError", "context deadline exceeded"),
+        (
+            "CreateContainerError",
+            'failed to reserve container name "learner_0": name "learner_0" is reserved for "3f2a"',
+        ),
+        ("RunContainerError", "dial unix /run/containerd/containerd.sock: connect: connection refused"),
+    ],
+)
+def test_a_node_that_is_too_busy_to_make_a_container_is_waited_for(reason: str, message: str) -> None:
+    found = pod(waiting(reason, message), phase="Pending", age=3600)
+    assert explain.failure(found, "", NOW) is None
+    assert observed(found).reason.startswith("the container can't be started: ")
+
+
 def test_an_image_without_python_whatever_the_runtime_says() -> None:
     for reason, message in (
         ("StartError", 'OCI runtime create failed: exec: "python": executable file not found in $PATH: unknown'),

@@ -30,6 +30,8 @@ _PULL = {
     "SignatureValidationFailed",
 }
 _CREATE = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
+_PASSES = re.compile(r"timed out|timeout|deadline exceeded|connection refused|is reserved for", re.IGNORECASE)
+"""What a busy node or API server says of a container that it does not make yet: the kubelet tries again."""
 _NEVER_RAN = {"StartError", "ContainerCannotRun"}  # of containers that ended before they began
 _HOPELESS = re.compile(
     r"not found|unauthorized|authentication required|denied|forbidden|manifest unknown|does not exist|"
@@ -115,7 +117,7 @@ def failure(pod: Json, event: str, now: datetime) -> tuple[str, str] | None:
         return None
     if reason in _PULL and _HOPELESS.search(f"{reason} {message} {event}"):
         return f"image pull failed: {pull_error(message, event, image)}", BAD_IMAGE
-    if reason in _CREATE:
+    if reason in _CREATE and not _PASSES.search(message):
         return f"the container can't be started: {brief(message) or reason}", BAD_START
     return None
 
