@@ -34,7 +34,8 @@ class Database:
             url,
             pool_size=pool_size,
             max_overflow=pool_size,
-            connect_args={"connect_timeout": 5},  # seconds; a host that swallows packets would be waited for minutes
+            # Seconds. A host that swallows packets would be waited for minutes; a crowded server takes several seconds.
+            connect_args={"connect_timeout": 15},
         )
         event.listen(self.engine, "checkout", self._check)
         self.walls = Walls()
