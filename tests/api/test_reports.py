@@ -12,6 +12,7 @@ from sqlalchemy import func, select
 from tests.api.conftest import Agent, Api, Attempted, Person, code_of
 
 from weft_api.access.attempts import AttemptToken
+from weft_api.app import make_context
 from weft_api.http.problems import STALE_ATTEMPT, Problem
 from weft_api.learner import combined
 from weft_api.streaming.tunnels import Tunnels
@@ -121,7 +122,8 @@ def test_reports_that_wait_are_stored_together_and_each_gets_its_own_answer(
 
 def test_a_report_prolongs_the_hold_of_a_heartbeat(api: Api) -> None:
     async def scenario() -> list[dict[str, str]]:
-        tunnels = Tunnels(api.context)
+        context = make_context(api.settings)  # the server's own belongs to the loop of its thread
+        tunnels = Tunnels(context)
         holding = asyncio.create_task(tunnels.hold("attempt", 0, 5.0))
         await asyncio.sleep(0.01)
         held = tunnels._held["attempt", 0]
@@ -132,6 +134,9 @@ def test_a_report_prolongs_the_hold_of_a_heartbeat(api: Api) -> None:
         assert begun is not None
         assert (held.limit.when() or 0) > begun
         tunnels.release()
-        return await holding
+        try:
+            return await holding
+        finally:
+            await context.close()
 
     assert asyncio.run(scenario()) == []

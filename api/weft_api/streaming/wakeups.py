@@ -140,12 +140,14 @@ class Wakeups:
             finally:
                 self._channel, self.poll = None, _AWAY
             self._notify_all()
+            if _is_cancelled():
+                return
             await asyncio.sleep(_AWAY)
 
     async def _forward(self, channel: PubSub) -> None:
         loop = asyncio.get_running_loop()
         heard = loop.time()
-        while loop.time() - heard < _SILENCE:
+        while loop.time() - heard < _SILENCE and not _is_cancelled():
             message = await channel.get_message(timeout=_SILENCE / 4)
             if message is None:
                 await channel.ping()
@@ -174,6 +176,16 @@ def _wakeups(context: Context) -> Wakeups:
 
 
 WAKEUPS = Shared(_wakeups, Wakeups.close)
+
+
+def _is_cancelled() -> bool:
+    """Whether this task has been cancelled.
+
+    The exception alone does not tell: ``asyncio.wait_for`` of Python 3.11, through which the Redis client sends, loses
+    it if the sending has just ended.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _channels(job_id: str) -> tuple[str, str]:
