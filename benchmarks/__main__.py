@@ -32,6 +32,7 @@ from benchmarks import (
     overhead,
     packages,
     page,
+    pods,
     prepare,
     queue,
     slots,
@@ -76,6 +77,7 @@ ALONE: dict[str, Callable[[Path], None]] = {
     "learners": learners.measure,
     "lists": lists.measure,
     "page": page.measure,
+    "pods": pods.measure,
     "sweeps": sweeps.measure,
     "tunnels": tunnels.measure,
 }

@@ -29,23 +29,23 @@ insert into jobs (id, project_id, user_id, name, manifest, engine, priority, lea
                   created_at, next_step_at)
 select :kind || '-' || g, 'prj-' || g % :projects, 'usr-1', 'job',
     case when g % 10 = 0 then cast(:large as jsonb) else cast(:manifest as jsonb) end,
-    'local', 50, 1, 0, :state, :attempt, now() - make_interval(secs => :jobs - g),
+    :engine, 50, :learners, 0, :state, :attempt, now() - make_interval(secs => :jobs - g),
     now() + make_interval(secs => random() * 30)
 from generate_series(1, :jobs) g
 """
 _ATTEMPTS = """
 insert into attempts (id, project_id, job_id, n, engine, run_name, resources, token_sha256, token_ciphertext,
                       launched_at)
-select 'att-' || g, 'prj-' || g % :projects, 'open-' || g, 1, 'local', 'weft-open-' || g || '-1',
-    jsonb_build_object('cpus', 1, 'gpus', 0, 'memory', :memory, 'gpu_type', null, 'extra', '{}'::jsonb, 'learners', 1,
-                       'nodes', jsonb_build_array('node-' || g / :slots)),
+select 'att-' || g, 'prj-' || g % :projects, 'open-' || g, 1, :engine, 'weft-open-' || g || '-1',
+    jsonb_build_object('cpus', 1, 'gpus', 0, 'memory', :memory, 'gpu_type', null, 'extra', '{}'::jsonb,
+                       'learners', cast(:learners as int), 'nodes', jsonb_build_array('node-' || g / :slots)),
     'token-' || g, '', now()
 from generate_series(1, :jobs) g
 """
 _LEARNERS = """
 insert into learners (attempt_id, rank, project_id, phase, instance, node, launched_at, started_at, heartbeat_at)
-select 'att-' || g, 0, 'prj-' || g % :projects, 'PROCESSING', 'agent', 'node-' || g / :slots, now(), now(), now()
-from generate_series(1, :jobs) g
+select 'att-' || g, rank, 'prj-' || g % :projects, 'PROCESSING', 'agent', 'node-' || g / :slots, now(), now(), now()
+from generate_series(1, :jobs) g, generate_series(0, :learners - 1) rank
 """
 
 
@@ -57,10 +57,11 @@ def submit(database: Database, number: int) -> str:
         return jobs.submit(Scope(session, "prj-0"), job, []).id
 
 
-def fill(database: Database, waiting: int, opened: int) -> None:
+def fill(database: Database, waiting: int, opened: int, *, engine: str = "local", learners: int = 1) -> None:
     """Projects with quotas and shares, jobs that run, and jobs that wait. One waiting job in ten needs two CPUs."""
     large = {**_MANIFEST, "resources": {**_MANIFEST["resources"], "cpus": 2}}  # type: ignore[dict-item]
-    same = {"projects": PROJECTS, "manifest": json.dumps(_MANIFEST), "large": json.dumps(large)}
+    gangs = {"projects": PROJECTS, "engine": engine, "learners": learners}
+    same = gangs | {"manifest": json.dumps(_MANIFEST), "large": json.dumps(large)}
     with database.transaction() as session:
         session.execute(text("insert into users (id, name) values ('usr-1', 'ada')"))
         session.execute(
@@ -75,7 +76,7 @@ def fill(database: Database, waiting: int, opened: int) -> None:
         )
         for kind, jobs, state, attempt in (("open", opened, "PROCESSING", 1), ("wait", waiting, "QUEUED", 0)):
             session.execute(text(_JOBS), same | {"kind": kind, "jobs": jobs, "state": state, "attempt": attempt})
-        some = {"projects": PROJECTS, "jobs": opened, "slots": SLOTS}
+        some = gangs | {"jobs": opened, "slots": SLOTS}
         session.execute(text(_ATTEMPTS), some | {"memory": GIB})
         session.execute(text(_LEARNERS), some)
     with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:

@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -52,10 +52,10 @@ class Cluster:
     _fault: ClassVar[str] = ""
     """Why it did not come up."""
 
-    def __init__(self, scripts: Path = _FOLDER) -> None:
+    def __init__(self, scripts: Path = _FOLDER, flags: Mapping[str, str] = _FLAGS) -> None:
         self.scripts = scripts
         self.home = Path(_GIVEN.get("WEFT_KUBE_HOME") or "/tmp/weft-kube")
-        self._environment = {**os.environ, **_FLAGS, **_GIVEN, "WEFT_KUBE_HOME": str(self.home)}
+        self._environment = {**os.environ, **flags, **_GIVEN, "WEFT_KUBE_HOME": str(self.home)}
         self._ours = False
         self._client: client.ApiClient | None = None
 
@@ -90,19 +90,28 @@ class Cluster:
 
     # --- life ---
 
+    @property
+    def is_up(self) -> bool:
+        """Whether any part of it is."""
+        return any(_is_alive(record) for record in (self.home / "run" / "pids").glob("[!.]*"))
+
+    def up_without_nodes(self) -> None:
+        """Start the control plane alone: every pod waits until somebody else adds nodes."""
+        self._ours = True
+        self._script("up", "--control-only", timeout=600)
+
     def up(self, nodes: int = 2) -> None:
         """Start what is missing or has died; also how a lost node or API server comes back. A cluster that died as a
         whole, say with its machine, is made anew: a node does not always come up on what another had half unpacked.
         Where none comes up, all tests that want it fail at once, with the reason of the first."""
         if Cluster._fault:
             raise RuntimeError(Cluster._fault)
-        records = self.home / "run" / "pids"
-        if any(_is_alive(record) for record in records.glob("[!.]*")):
+        if self.is_up:
             self._script("up", "--nodes", str(nodes), timeout=600)
             for node in self.nodes:
                 self._use_spec(node)
             return
-        if records.exists():
+        if (self.home / "run" / "pids").exists():
             self.down()
         self._ours, self._client = True, None
         for attempt in range(3):  # the script gives a server 90 s, and goes on where it was when it is run again
