@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from kubernetes import client, config
+from kubernetes import config
 
 from weft_workers.engines.kubernetes import names
 
@@ -35,9 +35,7 @@ class Server:
     """The API server, with bodies as bytes: nothing is encoded while it is measured."""
 
     def __init__(self, kubeconfig: Path) -> None:
-        configuration = client.Configuration()
-        config.load_kube_config(str(kubeconfig), client_configuration=configuration)  # type: ignore[no-untyped-call]
-        api = client.ApiClient(configuration)
+        api = config.new_client_from_config(str(kubeconfig))  # type: ignore[no-untyped-call]
         self._host, self._pool = api.configuration.host, api.rest_client.pool_manager
 
     def send(self, method: str, path: str, body: bytes | None = None, form: str = "application/json") -> bytes:
