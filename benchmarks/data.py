@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from pathlib import Path
 
 from tests.servers import Servers
@@ -95,7 +94,7 @@ def _fill(place: S3Location, work: Path) -> None:
 
 
 def _compare(title: str, place: S3Location, prefix: str, work: Path, size: int) -> None:
-    location = json.dumps(asdict(place) | {"prefix": prefix})
+    location = json.dumps(place._asdict() | {"prefix": prefix})
     python = {**os.environ, "PYTHONPATH": str(_RUNTIME)}
 
     def weft(target: Path) -> float:

@@ -44,6 +44,11 @@ class LearnerRecord:
         self.kept: Any = None
         self.storing: list[int] = []
 
+    @property
+    def printed(self) -> list[str]:
+        """The program's lines. A download that takes seconds, as on a busy machine, adds lines about its progress."""
+        return [line for line in self.lines if not line.startswith(("data: ", "pretrained model: "))]
+
     def points(self, name: str, group: str = "", kind: str = "user") -> list[tuple[Any, Any]]:
         """(step, value) of one series, in order of arrival."""
         return [

@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -106,7 +105,7 @@ def test_shares_are_disjoint_and_complete() -> None:
         assert sorted((item for share in shares for item in share), key=lambda item: item.key) == objects
         assert max(map(len, shares)) - min(map(len, shares)) <= 1
         assert shares == [share(select(objects, source), source, rank, learners) for rank in range(learners)]
-        assert share(objects, replace(source, shard="none"), 0, learners) == objects
+        assert share(objects, source._replace(shard="none"), 0, learners) == objects
 
 
 def test_patterns_and_shares_of_real_objects(node: Node, bucket: Bucket) -> None:
@@ -257,12 +256,12 @@ def test_an_object_that_another_process_brings_is_waited_for_last(tmp_path: Path
     request = CacheRequest.of(("x",), 1, 1.0, tmp_path / "target")
 
     def fetch(file: int) -> None:
-        again = replace(request, target=str(tmp_path / "again"))
+        again = request._replace(target=str(tmp_path / "again"))
         assert cache.bring(again, lambda file: None, wait=False) is Brought.BUSY
         os.write(file, b"1")
 
     assert cache.bring(request, fetch) is Brought.FETCHED
-    assert cache.bring(replace(request, target=str(tmp_path / "again")), fetch) is Brought.CACHED
+    assert cache.bring(request._replace(target=str(tmp_path / "again")), fetch) is Brought.CACHED
 
 
 def test_a_whole_object_is_left_to_the_process_that_is_about_to_move_it(tmp_path: Path) -> None:
@@ -389,7 +388,7 @@ def test_data_that_is_streamed(start_api: StartApi, launch: Launch, bucket: Buck
     agent = launch(api)
     assert agent.wait() == 0, agent.log.read_text() + "\n".join(api.learners[0].lines)
     keys = [*map(str, range(5)), "set.tar"]
-    assert api.learners[0].lines == [
+    assert api.learners[0].printed == [
         f"6 {keys} {50 + len(out.getvalue())}",
         f"True {keys}",
         f"True {keys}",

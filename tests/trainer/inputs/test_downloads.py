@@ -39,7 +39,7 @@ def test_data_in_parallel_ranges_and_from_the_cache(start_api: StartApi, launch:
     agents = [launch(api, rank) for rank in range(2)]
     assert [agent.wait() for agent in agents] == [0, 0], [agent.log.read_text() for agent in agents]
     for rank in range(2):
-        assert [line.split() for line in api.learners[rank].lines] == [
+        assert [line.split() for line in api.learners[rank].printed] == [
             [hashlib.md5(big).hexdigest(), "./big.bin"],
             [hashlib.md5(b"").hexdigest(), "./sub/empty"],
             [hashlib.md5(b"small").hexdigest(), "./sub/small.txt"],
@@ -52,7 +52,7 @@ def test_data_in_parallel_ranges_and_from_the_cache(start_api: StartApi, launch:
 
     again = start_api(_LIST, data=data(bucket, "set"))
     assert launch(again, folder="again").wait() == 0
-    assert again.learners[0].lines == api.learners[0].lines
+    assert again.learners[0].printed == api.learners[0].printed
     assert again.learners[0].messages[0].endswith("3 of them from the node's cache")
 
 
@@ -64,7 +64,7 @@ def test_a_cached_file_that_user_code_has_changed_is_not_used(
     assert launch(api).wait() == 0
     again = start_api("cat $DATA_DIR/data", data=data(bucket, "changed"))
     assert launch(again, folder="again").wait() == 0
-    assert again.learners[0].lines == ["right"]
+    assert again.learners[0].printed == ["right"]
 
 
 def test_a_single_object_and_several_stores(start_api: StartApi, launch: Launch, bucket: Bucket) -> None:
@@ -73,14 +73,14 @@ def test_a_single_object_and_several_stores(start_api: StartApi, launch: Launch,
     inputs = [*data(bucket, "one/train.csv"), {"id": "other", "location": bucket.location("two")}]
     api = start_api("cd $DATA_DIR; ls", data=inputs)
     assert launch(api).wait() == 0
-    assert api.learners[0].lines == ["test.csv", "train.csv"]
+    assert api.learners[0].printed == ["test.csv", "train.csv"]
 
 
 def test_pretrained_model(start_api: StartApi, launch: Launch, bucket: Bucket) -> None:
     bucket.put("base/model.bin", b"weights")
     api = start_api("cat $PRETRAINED_DIR/model.bin", pretrained=bucket.location("base"))
     assert launch(api).wait() == 0
-    assert api.learners[0].lines == ["weights"]
+    assert api.learners[0].printed == ["weights"]
 
 
 def test_a_model_in_the_hubs_cache_is_found_by_its_name(start_api: StartApi, launch: Launch, bucket: Bucket) -> None:
@@ -91,7 +91,7 @@ def test_a_model_in_the_hubs_cache_is_found_by_its_name(start_api: StartApi, lau
     api = start_api(command, pretrained=bucket.location("of-the-hub"))
     assert launch(api).wait() == 0
     # S3 has no links: the blobs, which the snapshots' files lead to on the user's machine, would come twice.
-    assert api.learners[0].lines == ["1", "models--team--tiny/refs/main", snapshot.removeprefix("hub/")]
+    assert api.learners[0].printed == ["1", "models--team--tiny/refs/main", snapshot.removeprefix("hub/")]
 
 
 def refusal(tmp_path: Path, **changes: Any) -> str:
@@ -175,7 +175,7 @@ def test_code(start_api: StartApi, launch: Launch, bucket: Bucket) -> None:
         archive.writestr(script, "#!/bin/sh\npython sub/train.py\n")
     api = start_api("./run.sh", code=upload(bucket, out.getvalue()))
     assert launch(api).wait() == 0
-    assert api.learners[0].lines == ["mine"]
+    assert api.learners[0].printed == ["mine"]
     assert api.objects["results/_submitted_code/model.zip"] == out.getvalue(), "where FfDL's users look for it"
 
 
@@ -216,7 +216,7 @@ def test_a_results_store_of_a_mistyped_name_shows_before_the_training(
     api = start_api("echo trained", results=place)
     assert launch(api).wait() == 1
     learner = api.learners[0]
-    assert learner.lines == []
+    assert learner.printed == []
     report = learner.exit
     assert report is not None
     assert report["reason"].startswith("S303 ")

@@ -18,7 +18,7 @@ def test_a_version_of_the_installations_own_store(start_api: StartApi, launch: L
         api.objects |= {"pretrained/model.bin": b"weights", "pretrained/logs/x": b"!"}
         assert launch(api, folder=folder).wait() == 0
         [learner] = api.learners.values()
-        assert learner.lines == ["weights!", "digits@3"]
+        assert learner.printed == ["weights!", "digits@3"]
         assert learner.messages == ["2 files of model digits@3"]
     # The second learner on the node only listed: each file came once.
     assert api.object_calls["pretrained", "list"] == 1

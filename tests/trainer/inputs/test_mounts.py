@@ -23,7 +23,7 @@ def test_a_folder_of_this_machine(start_api: StartApi, launch: Launch, tmp_path:
         results_folder=str(out),
     )
     assert launch(api).wait() == 0
-    assert api.learners[0].lines == ["one", "1"]
+    assert api.learners[0].printed == ["one", "1"]
     assert (out / "model.pt").read_text() == "weights\n"
     assert (out / "learner-1" / "training-log.txt").read_text() == "one\n1\n"
     assert api.objects["results/model.pt"] == b"weights\n", "they are in the store as well"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -63,7 +62,7 @@ def test_torchrun_gang_of_real_processes(start_api: StartApi, launch: Launch) ->
     ],
 )
 def test_a_command_that_is_torchrun_itself_joins_one_gang(command: str) -> None:
-    parsed = replace(parse_spec(spec(command, rank=1, learners=2, launcher="torchrun", gpus=4)))
+    parsed = parse_spec(spec(command, rank=1, learners=2, launcher="torchrun", gpus=4))
     made = find_launcher("torchrun").plan(parsed, PEERS[1], PEERS)
     assert [process.argv for process in made.processes] == [["bash", "-c", command]]
     assert made.processes[0].env == {

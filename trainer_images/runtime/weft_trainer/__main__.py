@@ -12,7 +12,6 @@ if __name__ == "__main__":
 import os
 import signal
 import sys
-import traceback
 from typing import TextIO, cast
 
 from weft_trainer.agent import Agent
@@ -50,7 +49,7 @@ def main() -> int:
         warn(str(error))
         return 1
     except Exception:
-        traceback.print_exc()
+        sys.excepthook(*sys.exc_info())
         return 1
     finally:
         watchdog.end()

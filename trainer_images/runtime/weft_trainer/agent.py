@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 import socket
-import traceback
-import uuid
+import sys
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 from weft_trainer.config import Config, derive_secret
@@ -33,7 +32,7 @@ class Agent:
         self._config = config
         self._control = control
         self._watchdog = watchdog
-        self._api = ApiClient(config.api_url, config.token, config.rank, str(uuid.uuid4()), control)
+        self._api = ApiClient(config.api_url, config.token, config.rank, secrets.token_hex(16), control)
         self.mask = self._api.mask
 
     def run(self) -> int:
@@ -60,9 +59,8 @@ class Agent:
         return _live(learner)
 
     def _grant(self) -> LearnerSpec:
-        spec = replace(
-            parse_spec(self._api.start(socket.gethostname())), gang_secret=derive_secret(self._config.token, "gang")
-        )
+        spec = parse_spec(self._api.start(socket.gethostname()))
+        spec = spec._replace(gang_secret=derive_secret(self._config.token, "gang"))
         if spec.rank != self._config.rank:
             raise TrainerError(
                 f"the API's spec is for rank {spec.rank}, this learner was started as {self._config.rank}"
@@ -119,5 +117,5 @@ def _ended(phase: Callable[[], Ending]) -> Ending:
     except TrainerError as error:
         return Ending(1, error.with_code())
     except Exception as error:
-        traceback.print_exc()
+        sys.excepthook(*sys.exc_info())
         return Ending(1, f"the learner's agent failed: {type(error).__name__}: {error}")

@@ -6,8 +6,10 @@ import hashlib
 import hmac
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
+
+from weft_trainer.reprs import repr_without
 
 TOKEN_VARIABLE = "WEFT_ATTEMPT_TOKEN"  # noqa: S105 - its name, not its value
 URL_VARIABLE = "WEFT_API_URL"
@@ -21,10 +23,9 @@ class ConfigError(Exception):
     """A variable is missing or makes no sense."""
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     api_url: str
-    token: str = field(repr=False)
+    token: str
     rank: int  # from 0
     learners: int
     workdir: Path
@@ -44,6 +45,9 @@ class Config:
     sandbox of the local engine's, and may narrow the program's view further."""
     leftovers: bool = False
     """Whether the agent is not a learner, and only sends the log and metrics that a dead agent left here."""
+
+    def __repr__(self) -> str:
+        return repr_without(self, "token")
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> Config:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from weft_trainer.config import Config
 from weft_trainer.spec import LearnerSpec
 
 
-@dataclass(frozen=True)
-class Folders:
+class Folders(NamedTuple):
     model: Path
     """MODEL_DIR: the code, and the working directory."""
     data: Path

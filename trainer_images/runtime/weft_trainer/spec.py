@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft_trainer.errors import TrainerError
+from weft_trainer.reprs import repr_without
 
 
-@dataclass(frozen=True)
-class S3Location:
+class S3Location(NamedTuple):
     endpoint: str
     access_key: str = ""
-    secret_key: str = field(default="", repr=False)
+    secret_key: str = ""
     container: str = ""
     prefix: str = ""
     region: str | None = None
-    session_token: str | None = field(default=None, repr=False)
+    session_token: str | None = None
     ca: str | None = None
     """Certificates (PEM) of a private authority that signs the endpoint's."""
     temporary: bool = False
@@ -26,6 +25,9 @@ class S3Location:
     """The file with the newest keys (:mod:`weft_trainer.stores.temporary_keys`)."""
     space: str = ""
     """The prefix of the container's name in the store."""
+
+    def __repr__(self) -> str:
+        return repr_without(self, "secret_key", "session_token")
 
     @property
     def bucket(self) -> str:
@@ -38,28 +40,31 @@ class S3Location:
         return f"{self.container}/{self.prefix}" if self.prefix else self.container
 
 
-@dataclass(frozen=True)
-class StoreKeys:
+class StoreKeys(NamedTuple):
     """Temporary S3 keys."""
 
     access_key: str
-    secret_key: str = field(repr=False)
-    session_token: str = field(repr=False)
+    secret_key: str
+    session_token: str
     seconds: float
     """How long the keys are valid from now on."""
 
+    def __repr__(self) -> str:
+        return repr_without(self, "secret_key", "session_token")
 
-@dataclass(frozen=True)
-class IdentityToken:
+
+class IdentityToken(NamedTuple):
     """A token by which a service that trusts the installation knows the learner."""
 
-    token: str = field(repr=False)
+    token: str
     seconds: float
     """How long the token is valid from now on."""
 
+    def __repr__(self) -> str:
+        return repr_without(self, "token")
 
-@dataclass(frozen=True)
-class DataInput:
+
+class DataInput(NamedTuple):
     id: str
     location: S3Location
     mode: str = "download"
@@ -68,51 +73,51 @@ class DataInput:
     shard: str = "none"
 
 
-@dataclass(frozen=True)
-class MountInput:
+class MountInput(NamedTuple):
     """A folder of this machine, whose content is in DATA_DIR, too."""
 
     id: str
     path: str
 
 
-@dataclass(frozen=True)
-class BundleInput:
+class BundleInput(NamedTuple):
     """A zip, of the code or of an overlay."""
 
     sha256: str
     size: int
-    url: str = field(repr=False)
+    url: str
+
+    def __repr__(self) -> str:
+        return repr_without(self, "url")
 
 
-@dataclass(frozen=True)
-class RepositoryInput:
+class RepositoryInput(NamedTuple):
     """A commit of a git repository."""
 
     url: str
     commit: str
     folder: str = ""
     """The folder of it that becomes MODEL_DIR."""
-    authorization: str | None = field(default=None, repr=False)
+    authorization: str | None = None
     """The value of the header ``Authorization``; None: the repository is public."""
 
+    def __repr__(self) -> str:
+        return repr_without(self, "authorization")
 
-@dataclass(frozen=True)
-class ModelInput:
+
+class ModelInput(NamedTuple):
     """The version of the service's registry that PRETRAINED_DIR holds."""
 
     id: str
     reference: str  # NAME@NUMBER
 
 
-@dataclass(frozen=True)
-class CheckpointSpec:
+class CheckpointSpec(NamedTuple):
     every_seconds: float = 300.0
     keep: int = 3
 
 
-@dataclass(frozen=True)
-class LogSpec:
+class LogSpec(NamedTuple):
     """How much this learner may log; a rate of 0: any."""
 
     lines_per_second: float = 10_000.0
@@ -124,8 +129,7 @@ class LogSpec:
     """The largest size of training-log.txt."""
 
 
-@dataclass(frozen=True)
-class LeftoverSpec:
+class LeftoverSpec(NamedTuple):
     """Which files in the job's folder are stored when the program has ended."""
 
     results: tuple[str, ...] = ()
@@ -136,33 +140,32 @@ class LeftoverSpec:
     """The limit of their total size."""
 
 
-@dataclass(frozen=True)
-class ElasticSpec:
+class ElasticSpec(NamedTuple):
     """Between these numbers of learners training goes on."""
 
     min: int
     max: int
 
 
-@dataclass(frozen=True)
-class EvaluationMetrics:
+class EvaluationMetrics(NamedTuple):
     type: str = "logger"  # or regex_extractor, tensorboard, emetrics_file
     path: str | None = None
     """The manifest's ``in``."""
     line_lookahead: int = 4
-    groups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    groups: Mapping[str, Mapping[str, Any]] = {}
 
 
-@dataclass(frozen=True)
-class MlflowSpec:
+class MlflowSpec(NamedTuple):
     """The access of the program's MLflow client, to this job alone."""
 
-    token: str = field(repr=False)
+    token: str
     run_id: str
 
+    def __repr__(self) -> str:
+        return repr_without(self, "token")
 
-@dataclass(frozen=True)
-class LearnerSpec:
+
+class LearnerSpec(NamedTuple):
     job_id: str
     job_name: str
     attempt: int
@@ -173,10 +176,10 @@ class LearnerSpec:
     command: str
     framework: str
     launcher: str
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    env: Mapping[str, str] = {}
     secrets: tuple[str, ...] = ()
     """Names of the variables in ``env`` whose values are secrets."""
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = {}
     """For WEFT_PARAMETERS_FILE; they are in ``command`` and ``env`` already."""
     code: BundleInput | None = None
     repo: RepositoryInput | None = None
@@ -202,8 +205,8 @@ class LearnerSpec:
     """A folder of this machine that gets a copy of RESULT_DIR."""
     registers: bool = False
     """Whether the results become a version of a model; their summary is reported with the exit."""
-    checkpoint: CheckpointSpec = field(default_factory=CheckpointSpec)
-    log: LogSpec = field(default_factory=LogSpec)
+    checkpoint: CheckpointSpec = CheckpointSpec()
+    log: LogSpec = LogSpec()
     leftovers: LeftoverSpec | None = None
     """None: the service is older, and would not report leftovers to the user."""
     elastic: ElasticSpec | None = None
@@ -211,11 +214,11 @@ class LearnerSpec:
     """The job began with another job's checkpoint."""
     memory: int | None = None
     """Bytes; None: the service did not say."""
-    extra: Mapping[str, float] = field(default_factory=dict)
+    extra: Mapping[str, float] = {}
     """Other resources than CPUs, GPUs and memory, by the engine's names."""
-    gang_secret: str = field(default="", repr=False)
+    gang_secret: str = ""
     """A secret that only the learners of the attempt know; it says nothing about the attempt's token."""
-    evaluation_metrics: EvaluationMetrics = field(default_factory=EvaluationMetrics)
+    evaluation_metrics: EvaluationMetrics = EvaluationMetrics()
     mlflow: MlflowSpec | None = None
     """None: the service gives none."""
     heartbeat_seconds: float = 3.0
@@ -224,6 +227,9 @@ class LearnerSpec:
     grace_seconds: float = 120.0
     keep_seconds: float = 0.0
     """How long this learner stays for a look inside after its command has failed."""
+
+    def __repr__(self) -> str:
+        return repr_without(self, "env", "gang_secret")
 
     @property
     def learner_id(self) -> int:
@@ -243,8 +249,7 @@ class LearnerSpec:
         return self.checkpoints is not None or self.attempt > 1 or self.has_checkpoint
 
 
-@dataclass(frozen=True)
-class Peer:
+class Peer(NamedTuple):
     """A learner as the others can reach it; its ports were free when it reported them and are its own to use."""
 
     rank: int
@@ -309,7 +314,7 @@ def _leftovers(data: Mapping[str, Any] | None) -> LeftoverSpec | None:
 
 
 def _known(kind: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: data[name] for name in kind.__dataclass_fields__ if name in data}
+    return {name: data[name] for name in kind._fields if name in data}
 
 
 def _optional(kind: type[Any], data: Mapping[str, Any] | None) -> Any:

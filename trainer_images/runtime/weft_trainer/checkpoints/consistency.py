@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from weft_trainer.checkpoints.generations import Entry
-from weft_trainer.checkpoints.scan import FileStamp, being_written, is_temporary, saving, scan, temporaries
+from weft_trainer.checkpoints.scan import FileStamp, being_written, has_settled, is_temporary, saving, scan, temporaries
+from weft_trainer.stores.paths import below
 
 _GAPS = (1.0,) * 5
 """Seconds between two scans."""
@@ -28,8 +29,7 @@ _TOGETHER_NS = 60 * 10**9
 """Files of the same save are written within this time."""
 
 
-@dataclass(frozen=True)
-class State:
+class State(NamedTuple):
     """A folder at one moment."""
 
     found: Mapping[str, FileStamp]
@@ -141,7 +141,7 @@ def torn_by_kill(folder: Path, killed_at: float, last: Mapping[str, Entry]) -> f
     found = scan(folder)
     fresh = {key for key, stamp in found.items() if stamp.mtime_ns >= since}
     doing = {group_of(key) for key, stamp in temporaries(folder).items() if stamp.mtime_ns >= since}
-    half = frozenset(key for key in fresh if not found[key].settled)
+    half = frozenset(key for key in fresh if not has_settled(below(folder, key)))
     return half | unfinished(found, doing | {group_of(key) for key in fresh}, last)
 
 

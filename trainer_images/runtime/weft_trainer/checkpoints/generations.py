@@ -11,9 +11,8 @@ from __future__ import annotations
 import builtins
 import json
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from weft_trainer.errors import DataError
 from weft_trainer.stores.store import Store
@@ -21,8 +20,7 @@ from weft_trainer.stores.store import Store
 _KEY = re.compile(r"(?:learner-(\d+)/)?generations/(\d+-\d+)\.json")
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A file (with its content's hash), or a symlink (with its target)."""
 
     path: str
@@ -32,14 +30,13 @@ class Entry:
     link: str | None = None
 
 
-@dataclass(frozen=True)
-class Generation:
+class Generation(NamedTuple):
     """``until``: when the folder was last seen to be in this state (seconds since the epoch); None: not known."""
 
     id: str
     entries: tuple[Entry, ...]
     until: float | None = None
-    about: dict[str, Any] = field(default_factory=dict, compare=False)
+    about: Mapping[str, Any] = {}
     """Its job and attempt, and the time ``at`` which it was stored."""
     shared: bool = False
     """Whether it is of another job, which this job began with, and in the store of that job."""
@@ -99,7 +96,7 @@ class GenerationList:
             **generation.about,
             "generation": generation.id,
             "until": generation.until,
-            "files": [asdict(entry) for entry in generation.entries],
+            "files": [entry._asdict() for entry in generation.entries],
         }
         self._store.put_bytes(self._manifest(generation.id), json.dumps(document, indent=1).encode())
         self._read[generation.id] = generation

@@ -11,11 +11,10 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft_trainer.checkpoints.generations import Entry, Generation, GenerationList, all_lists
 from weft_trainer.errors import DataError
@@ -30,12 +29,11 @@ Cut = Mapping[int, Generation]
 """By rank."""
 
 
-@dataclass(frozen=True)
-class Restored:
+class Restored(NamedTuple):
     """The files that came back; empty: there was no checkpoint."""
 
-    cut: Cut = field(default_factory=dict)
-    placed: Mapping[str, tuple[int, Entry]] = field(default_factory=dict)
+    cut: Mapping[int, Generation] = {}
+    placed: Mapping[str, tuple[int, Entry]] = {}
     """By path, the rank that the file comes from, and its entry."""
 
     trouble: str = ""
@@ -145,7 +143,7 @@ class Restoring:
                     self._warn(f"checkpoint {generation_id} can't be used: {error}")
                     self._damaged.add((rank, generation_id, is_shared))
                 else:
-                    found.setdefault(rank, []).append(replace(generation, shared=is_shared))
+                    found.setdefault(rank, []).append(generation._replace(shared=is_shared))
         return found
 
     def _place(self, placed: Mapping[str, tuple[int, Entry]], cut: Cut) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
+import stat
 from pathlib import Path
+from typing import NamedTuple
 
 from weft_trainer.stores.paths import files_below
 
@@ -20,17 +21,13 @@ _TEMPORARY = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class FileStamp:
+class FileStamp(NamedTuple):
     """A file at one moment. If its stamp is the same later, nothing has been written to it."""
 
     size: int
     mtime_ns: int
     inode: int
     link: str | None = None
-    settled: bool = field(default=False, compare=False)
-    """Whether the last change was no write but, say, a rename. The files that a killed writer leaves are not
-    settled."""
 
 
 def scan(folder: Path) -> dict[str, FileStamp]:
@@ -63,8 +60,17 @@ def stamp_of(path: Path) -> FileStamp | None:
         return None
     if link is not None and (link.startswith("/") or ".." in link.split("/")):
         return None  # leads out of the folder, and means nothing elsewhere
-    settled = link is not None or status.st_ctime_ns > status.st_mtime_ns
-    return FileStamp(status.st_size, status.st_mtime_ns, status.st_ino, link, settled)
+    return FileStamp(status.st_size, status.st_mtime_ns, status.st_ino, link)
+
+
+def has_settled(path: Path) -> bool:
+    """Whether the last change of a file was no write but, say, a rename. The files that a killed writer leaves have not
+    settled."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return True
+    return stat.S_ISLNK(status.st_mode) or status.st_ctime_ns > status.st_mtime_ns
 
 
 def saving(folder: Path) -> set[str]:

@@ -6,8 +6,7 @@ import http.client
 import io
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 STALE = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
 """The errors of a connection that the server has closed while it was idle."""
@@ -18,8 +17,7 @@ Take = Callable[[memoryview], object]
 """Takes a piece of a body. The memory is used again afterwards."""
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     status: int
     headers: Mapping[str, str]
     """By names in lower case."""

@@ -7,18 +7,17 @@ import os
 import ssl
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from weft_trainer.http.answer import Response
 from weft_trainer.http.proxy import find_proxy, proxy_headers
 
 
-@dataclass(frozen=True)
-class Connection:
+class Connection(NamedTuple):
     raw: http.client.HTTPConnection
     prefix: str = ""
     """Put before each request's target: a proxy of plain HTTP takes whole URLs."""
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
     """Sent with each request, for a proxy of plain HTTP."""
 
 

@@ -13,14 +13,14 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import secrets
 import shutil
 import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import NamedTuple
 
 from weft_trainer.errors import DataError
 
@@ -41,8 +41,7 @@ class Brought(Enum):
     BUSY = "not at all: another process downloads it just now"
 
 
-@dataclass(frozen=True)
-class CacheRequest:
+class CacheRequest(NamedTuple):
     """An object, and the path that it is to have."""
 
     identity: str
@@ -136,7 +135,7 @@ class NodeCache:
     @staticmethod
     def bypass(request: CacheRequest, fetch: Fetch) -> None:
         """Download it to its target alone. Raises: as :meth:`bring`."""
-        part = os.path.join(os.path.dirname(request.target), f".{uuid.uuid4().hex}.part")
+        part = os.path.join(os.path.dirname(request.target), f".{secrets.token_hex(16)}.part")
         try:
             file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
             try:
@@ -160,7 +159,7 @@ class NodeCache:
         sizes = {request.identity: request.size for request in requests}
         # Learners of the same job bring the same objects: their claims count once.
         subject = hashlib.sha256("".join(sorted(sizes)).encode()).hexdigest()[:32]
-        claim = self._claims / f"{subject}.{uuid.uuid4().hex}"
+        claim = self._claims / f"{subject}.{secrets.token_hex(16)}"
         with _locked(claim) as file:
             assert file is not None
             try:

@@ -7,15 +7,13 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft_trainer.errors import DataError
 from weft_trainer.folders import Folders
 from weft_trainer.inputs.cache import CacheRequest, NodeCache
 from weft_trainer.inputs.code import extract, fetch_bundle
-from weft_trainer.inputs.fetch_worker import BATCH, fetch_by_processes
 from weft_trainer.inputs.fetcher import RANGE, Fetcher, Item
 from weft_trainer.inputs.progress import Progress
 from weft_trainer.inputs.selection import fitting, select, share
@@ -30,16 +28,18 @@ from weft_trainer.words import count, size
 
 _CODE = "the code bundle"
 _MOST_PROCESSES = 4
-_MANY = 4 * BATCH
+_MANY = 1024
 """The number of small objects from which on more processes are worth their start."""
 
 
-@dataclass
 class Report:
-    files: int = 0
-    size: int = 0
-    cached: int = 0
-    streamed: int = 0
+    """The files that were brought, and their bytes."""
+
+    def __init__(self) -> None:
+        self.files = 0
+        self.size = 0
+        self.cached = 0
+        self.streamed = 0
 
     def words(self, seconds: float) -> str:
         """For the job's events."""
@@ -52,8 +52,7 @@ class Report:
         return "; ".join(parts)
 
 
-@dataclass(frozen=True)
-class ListedObjects:
+class ListedObjects(NamedTuple):
     """The objects that were listed at a location, and the folder that they go to."""
 
     location: S3Location
@@ -181,7 +180,7 @@ class Downloader:
                 came(page)
             if not found and location.prefix:
                 folder, _, key = location.prefix.rpartition("/")
-                parent = replace(location, prefix=folder)
+                parent = location._replace(prefix=folder)
                 single = patiently(lambda: self._fetcher.store(parent).head(key), self._patience)
                 if single is not None:
                     return parent, [single]
@@ -205,7 +204,7 @@ class Downloader:
         if not missing:
             return
         with self._cache.room([item.request for item in missing]) as chosen:
-            items = [replace(item, cached=item.request.identity in chosen) for item in missing]
+            items = [item._replace(cached=item.request.identity in chosen) for item in missing]
             if not all(item.cached for item in items):
                 self._warn(f"the node's cache ({size(self._cache.limit)}) has no room for all of it")
             self._fetch(items, cpus, progress)
@@ -241,6 +240,8 @@ class Downloader:
         self._report.cached += tally.cached
         helpers = min(_MOST_PROCESSES, int(cpus), os.cpu_count() or 1) - 1 if len(small) >= _MANY else 0
         if helpers > 0:
+            from weft_trainer.inputs.fetch_worker import fetch_by_processes  # most learners bring a few files
+
             tally = fetch_by_processes(self._cache, self._patience, small, helpers, self._fetcher, progress)
         else:
             tally = self._fetcher.run(small, progress)

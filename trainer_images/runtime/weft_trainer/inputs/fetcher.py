@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from weft_trainer.errors import DataError
 from weft_trainer.inputs.cache import Brought, CacheRequest, NodeCache
@@ -23,8 +23,7 @@ _FILES_AT_ONCE = 16
 _RANGES_AT_ONCE = 16
 
 
-@dataclass(frozen=True)
-class Item:
+class Item(NamedTuple):
     location: S3Location
     stored: Stored
     request: CacheRequest
@@ -32,14 +31,13 @@ class Item:
     """Whether it may go into the cache; else there is no room for it there."""
 
 
-@dataclass
 class Tally:
     """The number of items by their origin."""
 
-    fetched: int = 0
-    cached: int = 0
-    """Another process of the node had brought them by then."""
-    cached_bytes: int = 0
+    def __init__(self) -> None:
+        self.fetched = 0
+        self.cached = 0  # another process of the node had brought them by then
+        self.cached_bytes = 0
 
 
 class Fetcher:

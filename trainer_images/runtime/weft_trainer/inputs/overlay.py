@@ -10,9 +10,9 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import secrets
 import shutil
 import time
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -76,7 +76,7 @@ def bring_overlay(bundle: BundleInput, cache: NodeCache, scratch: Path) -> Overl
 
 def _unpack(bundle: BundleInput, cache: NodeCache, scratch: Path, folder: Path) -> str:
     begun = time.monotonic()
-    archive, draft = scratch / "packages.zip", folder.with_name(f".{uuid.uuid4().hex}")
+    archive, draft = scratch / "packages.zip", folder.with_name(f".{secrets.token_hex(16)}")
     try:
         cache.bring(
             CacheRequest.of(("overlay", bundle.sha256), bundle.size, None, archive),
@@ -101,7 +101,7 @@ def _make_room(place: Path, need: int) -> None:
         with _unused(lock) as free:
             if free:
                 # The folder goes in one step. A lock file stays: another learner may have it open.
-                gone = place / f".{uuid.uuid4().hex}"
+                gone = place / f".{secrets.token_hex(16)}"
                 with contextlib.suppress(FileNotFoundError):
                     (place / lock.stem).rename(gone)
                 shutil.rmtree(gone, ignore_errors=True)

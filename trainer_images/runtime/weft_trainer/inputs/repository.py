@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,6 +28,8 @@ def bring_repository(wanted: RepositoryInput, folder: Path) -> str:
     Returns a description of the code. Raises: DataError.
     """
     try:
+        import tempfile  # most jobs have no repository
+
         with tempfile.TemporaryDirectory(prefix="repository-", dir=folder.parent) as scratch:
             git = _Git(wanted, Path(scratch), folder)
             git.run("init", "--quiet", "--template=")

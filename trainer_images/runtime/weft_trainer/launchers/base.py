@@ -7,7 +7,6 @@ import resource
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 from weft_trainer.program.plan import Plan, Process
@@ -64,9 +63,9 @@ def as_open_mpi(plan: Plan, given: Mapping[str, str]) -> Plan:
             "OMPI_COMM_WORLD_LOCAL_RANK": process.env.get("LOCAL_RANK", "0"),
         }
         names = {name: value for name, value in names.items() if name not in given}
-        return replace(process, env=names | dict(process.env))
+        return process._replace(env=names | dict(process.env))
 
-    return replace(plan, processes=[with_names(process) for process in plan.processes])
+    return plan._replace(processes=[with_names(process) for process in plan.processes])
 
 
 def slot_label(slot: int, slots: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 LONGEST = 1 << 20
 """Bytes. A longer line becomes several lines, of which all but the first say that they go on."""
@@ -12,8 +12,7 @@ GOES_ON = "[weft: the line goes on] "
 _REWRITE_PAUSE = 1.0
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     time: int  # ms since the epoch
     text: str
     source: str = ""

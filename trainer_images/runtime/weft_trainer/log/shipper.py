@@ -12,7 +12,6 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from weft_trainer import words
@@ -77,7 +76,7 @@ class LogShipper:
         if not lines:
             return
         if self._mask.finds("\n".join(line.text for line in lines)):
-            lines = [replace(line, text=self._mask.text(line.text)) for line in lines]
+            lines = [line._replace(text=self._mask.text(line.text)) for line in lines]
         with self._lock:
             size = self._merged.write("".join(line.text + "\n" for line in lines).encode())
             self._last.extend(line.text[:_LAST_LINE_LENGTH] for line in lines)

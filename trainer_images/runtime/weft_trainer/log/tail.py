@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 
 from weft_trainer.log.lines import LineAssembler
@@ -15,11 +14,11 @@ _EVERY = 0.5
 _CHUNK = 1 << 20
 
 
-@dataclass
 class _Followed:
-    inode: int
-    assembler: LineAssembler
-    offset: int = 0
+    def __init__(self, inode: int, assembler: LineAssembler) -> None:
+        self.inode = inode
+        self.assembler = assembler
+        self.offset = 0
 
 
 class LogTail:

@@ -15,8 +15,8 @@ import ctypes
 import os
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_SLAVE = (
@@ -37,8 +37,7 @@ _CAPABILITIES = 64
 """At least as many as any kernel has."""
 
 
-@dataclass(frozen=True)
-class Sealed:
+class Sealed(NamedTuple):
     """The folders that a program can't write, or not see."""
 
     folders: Sequence[Path] = ()

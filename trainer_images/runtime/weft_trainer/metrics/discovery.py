@@ -7,7 +7,6 @@ import stat
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from weft_trainer.metrics.growing import Found
@@ -22,14 +21,18 @@ _REST = 20
 """The pause before a folder is read again, as a multiple of the time that reading it took, however often it changes."""
 
 
-@dataclass
 class _Folder:
-    stamp: tuple[int, int] = (-1, -1)
-    """Its inode and time of change when it was read; ``(-1, -1)``: it has to be read again."""
-    due: float = 0.0
-    """It is not read again before this."""
-    folders: list[str] = field(default_factory=list)
-    files: list[str] = field(default_factory=list)
+    """A folder as it was read last.
+
+    Args:
+        stamp: its inode and time of change then; ``(-1, -1)``: it has to be read again.
+    """
+
+    def __init__(self, stamp: tuple[int, int] = (-1, -1)) -> None:
+        self.stamp = stamp
+        self.due = 0.0  # it is not read again before this
+        self.folders: list[str] = []
+        self.files: list[str] = []
 
 
 class Discovery:

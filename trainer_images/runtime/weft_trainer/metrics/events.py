@@ -15,8 +15,7 @@ import math
 import os
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 _CHUNK = 4 << 20
 """A record that is longer (an image, a graph) holds no scalars."""
@@ -34,8 +33,7 @@ _UINT64_VAL = 17
 _INTEGER_VALS = {7, 10, 11, 16, _UINT64_VAL}
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     wall_time: float  # seconds since the epoch
     step: int
     scalars: dict[str, float]

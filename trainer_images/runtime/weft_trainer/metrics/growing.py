@@ -6,14 +6,13 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 _LONGEST_LINE = 1 << 20
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(NamedTuple):
     """A file in or below ``root``, one of the watched folders."""
 
     root: Path

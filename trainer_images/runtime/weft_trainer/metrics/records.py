@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Literal, Union
+from typing import Literal, NamedTuple, Union
 
 from weft_trainer.service.mask import Mask
 
@@ -19,17 +18,16 @@ _RECORD_BYTES = 32 * 1024
 _EXACT = 2**53
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(NamedTuple):
     """The values of one moment."""
 
     time: int  # ms since the epoch
     values: Mapping[str, Value]
     group: str = ""
-    etimes: Mapping[str, Value] = field(default_factory=dict)
+    etimes: Mapping[str, Value] = {}
     """FfDL's axes: ``iteration`` (the step), ``epoch``, ``wall_time``, ``timestamp``."""
     kind: Literal["user", "system"] = "user"
-    types: Mapping[str, str] = field(default_factory=dict)
+    types: Mapping[str, str] = {}
     """FfDL's type, STRING or JSONSTRING, of each text that came with a type; by the names of values and etimes."""
 
 
@@ -64,8 +62,8 @@ def masked(record: Record, mask: Mask) -> Record:
         }
 
     types = {mask.text(name): kind for name, kind in record.types.items()}
-    return replace(
-        record, group=mask.text(record.group), values=plain(record.values), etimes=plain(record.etimes), types=types
+    return record._replace(
+        group=mask.text(record.group), values=plain(record.values), etimes=plain(record.etimes), types=types
     )
 
 

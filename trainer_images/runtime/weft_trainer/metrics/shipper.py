@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from weft_trainer.control import Control
 from weft_trainer.errors import ApiError
@@ -102,7 +101,7 @@ class MetricShipper:
         for record in records:
             values = {name: value for name, value in record.values.items() if (record.group, name) not in self._names}
             if values:
-                left.append(replace(record, values=values))
+                left.append(record._replace(values=values))
         return left
 
     def _append(self, records: Sequence[Record]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from weft_trainer.metrics.events import Broken, Event, EventFile
@@ -21,14 +20,12 @@ _EVENTS = 10_000
 """The most events in one read: some 0.2 s of one core."""
 
 
-@dataclass
 class _Followed:
-    reader: EventFile = field(default_factory=EventFile)
-    seen: tuple[int, int] = (-1, -1)
-    """Its size and time of change when it was read to its end."""
-    broken: bool = False
-    checked: bool = False
-    """Whether it is known to be no copy of another file."""
+    def __init__(self) -> None:
+        self.reader = EventFile()
+        self.seen = (-1, -1)  # its size and time of change when it was read to its end
+        self.broken = False
+        self.checked = False  # whether it is known to be no copy of another file
 
 
 class EventFiles:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import replace
 
 from weft_trainer.checkpoints.checkpoints import Checkpoints
 from weft_trainer.errors import ApiError, TrainerError
@@ -72,7 +71,7 @@ class ElasticTraining(Listener):
     def _train(self, found: Round) -> Ending:
         """One round, up to the end of its workers."""
         learner = self._learner
-        checkpoints = learner.new_checkpoints(replace(self._spec, rank=0))
+        checkpoints = learner.new_checkpoints(self._spec._replace(rank=0))
         restored = learner.control.run(lambda: self._restore(found, checkpoints))
         self._tell(found, restored)
         plan = self._plan(found)
@@ -122,7 +121,7 @@ class ElasticTraining(Listener):
         if self._horovod:
             return self._horovod.plan(self._spec, found.me, found.peers, found.learners)
         return find_launcher(self._spec.launcher).plan(
-            replace(self._spec, rank=found.me.rank), found.me, found.peers
+            self._spec._replace(rank=found.me.rank), found.me, found.peers
         )  # fmt: skip
 
     def _keep(self, found: Round) -> None:

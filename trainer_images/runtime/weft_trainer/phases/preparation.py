@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft_trainer.errors import DataError, warn
 from weft_trainer.inputs.cache import NodeCache
@@ -28,12 +27,11 @@ from weft_trainer.words import count
 _PEERS_WAIT = 10.0
 
 
-@dataclass(frozen=True)
-class Brought:
+class Brought(NamedTuple):
     """A summary of the inputs that were brought here, for the service."""
 
     words: str = ""
-    inputs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    inputs: Mapping[str, Mapping[str, Any]] = {}
     checkpoint: Mapping[str, Any] | None = None
     """The checkpoint that this learner begins with."""
 
@@ -69,7 +67,7 @@ def bring_inputs(learner: Learner) -> Brought:
         overlay = beside.submit(_lay_over, learner, cache)
         brought = _bring_files(learner, cache)
         words = overlay.result()
-    return replace(brought, words="; ".join(filter(None, (brought.words, words))))
+    return brought._replace(words="; ".join(filter(None, (brought.words, words))))
 
 
 def _lay_over(learner: Learner, cache: NodeCache) -> str:

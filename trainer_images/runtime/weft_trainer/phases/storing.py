@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from weft_trainer.errors import Fenced, TrainerError, warn
 from weft_trainer.phases.learner import Learner
 from weft_trainer.program.endings import STOPPED, Ending
@@ -42,7 +40,7 @@ def _store_checkpoint(learner: Learner, ending: Ending) -> Ending:
     except (TrainerError, OSError) as error:
         warn(f"the last checkpoint was not stored: {error}")
         if ending.exit_code != 0:
-            return replace(ending, reason=f"{ending.reason} (the last checkpoint was not stored: {error})")
+            return ending._replace(reason=f"{ending.reason} (the last checkpoint was not stored: {error})")
     return ending
 
 
@@ -87,7 +85,7 @@ def _store_results(learner: Learner, ending: Ending) -> Ending:
         if ending.exit_code == 0:
             return Ending(1, f"S303 results can't be stored: {error}")
         warn(f"partial results were not stored: {error}")
-        return replace(ending, reason=f"{ending.reason} (partial results were not stored: {error})")
+        return ending._replace(reason=f"{ending.reason} (partial results were not stored: {error})")
     finally:
         learner.leftovers = left.report()
     return ending

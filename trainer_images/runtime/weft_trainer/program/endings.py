@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from weft_trainer.program.hints import EXCEPTION, find_hint
 from weft_trainer.words import describe_exit, signal_name
@@ -28,8 +28,7 @@ _AMOUNTS = re.compile(r"Tried to allocate [\d.]+ \w+(?:\. GPU \d+ has a total ca
 """The part of the message that says how much was requested and how much there is."""
 
 
-@dataclass(frozen=True)
-class Ending:
+class Ending(NamedTuple):
     exit_code: int
     reason: str
     killed_at: float | None = None

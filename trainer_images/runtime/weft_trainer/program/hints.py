@@ -7,7 +7,6 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, distribution
 from itertools import islice
 from pathlib import Path
 
@@ -149,7 +148,9 @@ def _is_installed(name: str) -> bool:
 
 def _version(name: str) -> str:
     """Of a package of the image; empty: it has none."""
+    from importlib import metadata  # 10 ms; only programs that have failed get hints
+
     try:
-        return distribution(name).version
-    except PackageNotFoundError:
+        return metadata.distribution(name).version
+    except metadata.PackageNotFoundError:
         return ""

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Kills:
+class Kills(NamedTuple):
     """How often the kernel has killed for memory."""
 
-    count: int
+    number: int
     own: bool
     """The count is of this learner's control group. Otherwise it is of the machine, whose other jobs count as well."""
 
     def since(self, before: Kills) -> str:
         """``out of memory`` if the kernel has killed a process of this learner since ``before``; ``probably out of
         memory`` if it has killed some process of the machine; else empty."""
-        if self.own != before.own or self.count <= before.count:
+        if self.own != before.own or self.number <= before.number:
             return ""
         return "out of memory" if self.own else "probably out of memory"
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Process:
+class Process(NamedTuple):
     """One process to start; ``env`` comes on top of the learner's environment."""
 
     argv: Sequence[str]
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = {}
     label: str = ""  # put before each of its lines, when several processes write into one log
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     processes: Sequence[Process]
     """The learner ends when all of these have ended well, or with the first that does not."""
     helpers: Sequence[Process] = ()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from weft_trainer.control import Control
@@ -106,7 +105,7 @@ class Supervisor:
         codes = [child.code for child in self._children if child.code is not None]
         cut_off = ending in (STOPPED, REGROUPED) and -signal.SIGTERM in codes
         killed = any(was_killed(code) for code in codes if not (cut_off and code == -signal.SIGTERM))
-        return replace(ending, killed_at=time.time() if killed else None, cut_off=cut_off)
+        return ending._replace(killed_at=time.time() if killed else None, cut_off=cut_off)
 
     def end_helpers(self) -> None:
         """At the very end."""

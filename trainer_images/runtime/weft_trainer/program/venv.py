@@ -12,8 +12,8 @@ import shlex
 import site
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 _VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 _SYSTEM = ("/bin", "/usr/bin", "/usr/local/bin")
@@ -26,8 +26,7 @@ _MOST_SCRIPTS = 2_000
 _LONGEST_FIRST_LINE = 256
 
 
-@dataclass(frozen=True)
-class Venv:
+class Venv(NamedTuple):
     """The environment below ``folder``, and the folders of packages behind its own."""
 
     folder: Path

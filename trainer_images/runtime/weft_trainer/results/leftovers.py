@@ -12,9 +12,8 @@ import re
 import stat
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft_trainer.globs import regex
 from weft_trainer.spec import LeftoverSpec
@@ -44,8 +43,7 @@ Stamp = tuple[int, int, int]
 """Size, time of change and inode."""
 
 
-@dataclass(frozen=True)
-class LeftFile:
+class LeftFile(NamedTuple):
     """A file of the job's folder, by its path there."""
 
     key: str
@@ -54,7 +52,6 @@ class LeftFile:
     changed: int
 
 
-@dataclass
 class Leftovers:
     """The files that the program has left in the job's folder.
 
@@ -65,16 +62,17 @@ class Leftovers:
         unmatched: patterns of ``results`` that match no file.
         line: the manifest's line that would store all leftovers.
         place: the folder of the results for ``kept``.
+        uploads: ``named`` and ``kept``, by their keys among the results.
     """
 
-    named: list[LeftFile] = field(default_factory=list)
-    kept: list[LeftFile] = field(default_factory=list)
-    lost: dict[str, list[LeftFile]] = field(default_factory=dict)
-    unmatched: list[str] = field(default_factory=list)
-    line: str = ""
-    place: str = ""
-    uploads: list[tuple[str, Path]] = field(default_factory=list)
-    """``named`` and ``kept``, by their keys among the results."""
+    def __init__(self) -> None:
+        self.named: list[LeftFile] = []
+        self.kept: list[LeftFile] = []
+        self.lost: dict[str, list[LeftFile]] = {}
+        self.unmatched: list[str] = []
+        self.line = ""
+        self.place = ""
+        self.uploads: list[tuple[str, Path]] = []
 
     def fail(self, reason: str) -> None:
         """Record that no file could be stored."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +14,7 @@ def copy_results(files: Sequence[tuple[str, Path]], folder: str) -> None:
     for key, path in files:
         place = Path(folder, key)
         place.parent.mkdir(parents=True, exist_ok=True)
-        part = place.with_name(f".{uuid.uuid4().hex}.part")
+        part = place.with_name(f".{secrets.token_hex(16)}.part")
         try:
             shutil.copyfile(path, part)
             os.replace(part, place)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from weft_trainer.errors import ApiError, TrainerError, warn
@@ -26,13 +25,13 @@ _LONGEST_PAUSE = 10.0
 """Seconds; well below the silence after which the server doubts that a learner lives (``timings.silence``)."""
 
 
-@dataclass(eq=False)
 class _Parcel:
     """A batch that waits for a report. ``sent``: it is in a report now. ``arrived``: None until that is known."""
 
-    batch: Batch
-    sent: bool = False
-    arrived: bool | None = None
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        self.sent = False
+        self.arrived: bool | None = None
 
 
 class Reporter:

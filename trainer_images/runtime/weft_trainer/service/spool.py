@@ -11,8 +11,8 @@ import json
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 BATCH_LINES = 2000
 BATCH_BYTES = 512 * 1024
@@ -23,17 +23,25 @@ _SEGMENT_BYTES = 8 << 20
 _CURSOR = "cursor.json"
 
 
-@dataclass
 class _Cursor:
-    instance: str  # the agent's that the batches are sent under
-    sequence: int = 0
-    segment: int = 0
-    start: int = 0
-    end: int | None = None  # None: no batch is on its way
+    """How far the batches have been sent.
+
+    Args:
+        instance: the agent's that the batches are sent under.
+        end: None: no batch is on its way.
+    """
+
+    def __init__(
+        self, instance: str, sequence: int = 0, segment: int = 0, start: int = 0, end: int | None = None
+    ) -> None:
+        self.instance = instance
+        self.sequence = sequence
+        self.segment = segment
+        self.start = start
+        self.end = end
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(NamedTuple):
     sequence: int
     lines: list[bytes]
 
@@ -154,7 +162,7 @@ class Spool:
 
     def _save(self) -> None:
         new = self._folder / "cursor.new"
-        new.write_text(json.dumps(asdict(self._cursor)))
+        new.write_text(json.dumps(vars(self._cursor)))
         new.replace(self._folder / _CURSOR)
 
 

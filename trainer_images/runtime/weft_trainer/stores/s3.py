@@ -8,13 +8,12 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote_plus, urlsplit
-from xml.etree import ElementTree
 
 from weft_trainer.errors import DataError
 from weft_trainer.http import Answer, Http, Take, Unreachable
@@ -24,6 +23,9 @@ from weft_trainer.stores.s3_errors import EXPIRED, Refusal, explain, reachable, 
 from weft_trainer.stores.sigv4 import EMPTY, UNSIGNED, Signer, quoted_path, quoted_query
 from weft_trainer.stores.store import Multipart, Stored
 from weft_trainer.stores.temporary_keys import KeyFile
+
+if TYPE_CHECKING:
+    from xml.etree import ElementTree
 
 READ_TIMEOUT = 30.0
 """Seconds without a byte after which a request is tried again."""
@@ -89,7 +91,7 @@ class S3Store:
                     token = next_page(body)
                     coming = ahead.submit(ask, partial(page, token)) if token else None
                     found = _listing(body, len(self._base))
-                except (ElementTree.ParseError, ValueError, TypeError, KeyError, AttributeError) as error:
+                except (SyntaxError, ValueError, TypeError, KeyError, AttributeError) as error:
                     raise DataError(f"{self.location.endpoint} answers a listing with no listing: {error}") from None
                 yield found
 
@@ -231,7 +233,9 @@ class S3Store:
             raise Temporary(f"{self.location.endpoint} says that the keys have expired")
         if refusal.code == "RequestTimeTooSkewed" and (date := answer.headers.get("date")):
             theirs, ours = parsedate_to_datetime(date).timestamp(), time.time()
-            self._signer = replace(signer, skew=theirs - ours)
+            self._signer = Signer(
+                signer.access_key, signer.secret_key, signer.session_token, signer.region, theirs - ours
+            )
             return True
         return False
 
@@ -283,7 +287,9 @@ def next_page(body: bytes) -> str | None:
 
 
 def _document(body: bytes) -> tuple[ElementTree.Element, str]:
-    """A listing, and the name space of its elements."""
+    """A listing, and the name space of its elements. Raises: SyntaxError: the body is no XML; ValueError."""
+    from xml.etree import ElementTree  # 4 ms; most learners list nothing
+
     root = ElementTree.fromstring(body)  # noqa: S314 - expat itself bounds what entities may grow to
     space = root.tag.partition("}")[0] + "}" if root.tag.startswith("{") else ""
     if root.tag != space + "ListBucketResult":
@@ -315,6 +321,8 @@ def _moment(text: str) -> float:
 
 
 def _text(answer: Answer, wanted: str) -> str:
+    from xml.etree import ElementTree  # as in _document
+
     try:
         for element in ElementTree.fromstring(answer.body).iter():  # noqa: S314
             if _name(element) == wanted and element.text:

@@ -10,7 +10,6 @@ import hashlib
 import hmac
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from urllib.parse import quote
 
 EMPTY = hashlib.sha256(b"").hexdigest()
@@ -27,15 +26,22 @@ def quoted_query(query: Mapping[str, str]) -> str:
     return "&".join(f"{quote(name, safe='-._~')}={quote(query[name], safe='-._~')}" for name in sorted(query))
 
 
-@dataclass(frozen=True)
 class Signer:
-    access_key: str
-    secret_key: str = field(repr=False)
-    session_token: str | None = field(repr=False)
-    region: str
-    skew: float = 0.0
-    """Seconds that the store's clock is ahead of ours."""
-    _keys: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+    """Signs requests with one pair of keys, for one region.
+
+    Args:
+        skew: seconds that the store's clock is ahead of ours.
+    """
+
+    def __init__(
+        self, access_key: str, secret_key: str, session_token: str | None, region: str, skew: float = 0.0
+    ) -> None:
+        self.access_key = access_key
+        self.secret_key = secret_key
+        self.session_token = session_token
+        self.region = region
+        self.skew = skew
+        self._keys: dict[str, bytes] = {}  # by the day
 
     def headers(self, method: str, host: str, path: str, query: str, payload: str) -> dict[str, str]:
         """The headers to send along; ``path`` and ``query`` are quoted already, ``payload`` is the body's sha256 or

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
-@dataclass(frozen=True)
-class Stored:
+class Stored(NamedTuple):
     """An object; its key is relative to its store's prefix."""
 
     key: str
@@ -19,8 +17,7 @@ class Stored:
     modified: float | None = None
 
 
-@dataclass(frozen=True)
-class Multipart:
+class Multipart(NamedTuple):
     """An object that comes in parts and does not show yet."""
 
     key: str

@@ -12,10 +12,11 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from weft_trainer.errors import ApiError, Fenced, warn
+from weft_trainer.reprs import repr_without
 from weft_trainer.spec import LearnerSpec, S3Location, StoreKeys
 
 FILE = "store-keys.json"
@@ -27,11 +28,13 @@ _LOOK = 30.0
 """Seconds between two checks of the clock: a machine that was suspended has slept through the time to renew."""
 
 
-@dataclass(frozen=True)
-class Keys:
+class Keys(NamedTuple):
     access_key: str
-    secret_key: str = field(repr=False)
-    session_token: str | None = field(repr=False)
+    secret_key: str
+    session_token: str | None
+
+    def __repr__(self) -> str:
+        return repr_without(self, "secret_key", "session_token")
 
 
 class KeyFile:
@@ -80,11 +83,10 @@ def keep_keys(
     threading.Thread(target=_renew, args=(path, spec.store_keys, renew, learn), name="store-keys", daemon=True).start()
 
     def named(location: S3Location | None) -> S3Location | None:
-        return replace(location, key_file=str(path)) if location is not None and location.temporary else location
+        return location._replace(key_file=str(path)) if location is not None and location.temporary else location
 
-    return replace(
-        spec,
-        data=tuple(replace(entry, location=named(entry.location) or entry.location) for entry in spec.data),
+    return spec._replace(
+        data=tuple(entry._replace(location=named(entry.location) or entry.location) for entry in spec.data),
         pretrained=named(spec.pretrained),
         results=named(spec.results),
         checkpoints=named(spec.checkpoints),

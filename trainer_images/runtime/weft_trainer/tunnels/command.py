@@ -14,8 +14,7 @@ import subprocess
 import termios
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft_trainer.http import Closed
 from weft_trainer.machine.watchdog import Watchdog
@@ -32,8 +31,7 @@ _END_OF_INPUT = b"\x04"
 _SIGNALS = {"INT": signal.SIGINT, "QUIT": signal.SIGQUIT, "TERM": signal.SIGTERM}
 
 
-@dataclass(frozen=True)
-class Terminal:
+class Terminal(NamedTuple):
     rows: int
     columns: int
     kind: str

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from weft_trainer.machine.sealing import Sealed
+from weft_trainer.reprs import repr_without
 
 
-@dataclass(frozen=True)
-class Place:
-    env: Mapping[str, str] = field(repr=False)
+class Place(NamedTuple):
+    env: Mapping[str, str]
     folder: Path
     sealed: Sealed
+
+    def __repr__(self) -> str:
+        return repr_without(self, "env")
