@@ -10,22 +10,22 @@ if __name__ == "__main__":
 # isort: split
 
 import os
+import secrets
 import signal
+import socket
 import sys
 from typing import TextIO, cast
 
-from weft_trainer.agent import Agent
 from weft_trainer.config import Config, ConfigError
 from weft_trainer.control import Control
 from weft_trainer.errors import Fenced, TrainerError, warn
 from weft_trainer.machine.prctl import hide_environment
 from weft_trainer.machine.watchdog import Watchdog
+from weft_trainer.service.client import ApiClient
 from weft_trainer.service.mask import MaskedStream
 
 
 def main() -> int:
-    gc.freeze()  # no collection looks at what the imports have made
-    gc.enable()
     control = Control()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: control.request_stop())
@@ -39,10 +39,16 @@ def main() -> int:
         return 2
     watchdog = Watchdog()
     try:
-        agent = Agent(config, control, watchdog)
+        api = ApiClient(config.api_url, config.token, config.rank, secrets.token_hex(16), control)
         # Engines show the end of this output as the reason of a learner that has not reported its own.
-        sys.stderr = cast(TextIO, MaskedStream(sys.stderr, agent.mask))
-        return agent.run()
+        sys.stderr = cast(TextIO, MaskedStream(sys.stderr, api.mask))
+        answer = None if config.leftovers else control.begin(lambda: api.start(socket.gethostname()))
+        from weft_trainer.agent import Agent  # its imports take as long as the API's answer
+
+        gc.freeze()  # no collection looks at what the imports have made
+        gc.enable()
+        agent = Agent(config, control, watchdog, api)
+        return agent.stand_aside() if answer is None else agent.run(answer)
     except Fenced:
         return 0
     except TrainerError as error:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
-import socket
 import sys
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from weft_trainer.config import Config, derive_secret
 from weft_trainer.control import Control
@@ -28,28 +27,29 @@ from weft_trainer.spec import LearnerSpec, parse_spec
 
 
 class Agent:
-    def __init__(self, config: Config, control: Control, watchdog: Watchdog) -> None:
+    def __init__(self, config: Config, control: Control, watchdog: Watchdog, api: ApiClient) -> None:
         self._config = config
         self._control = control
         self._watchdog = watchdog
-        self._api = ApiClient(config.api_url, config.token, config.rank, secrets.token_hex(16), control)
-        self.mask = self._api.mask
+        self._api = api
 
-    def run(self) -> int:
-        """The agent's exit code. Raises: Fenced, TrainerError."""
-        if self._config.leftovers:
-            return self._stand_aside()
+    def run(self, answer: Callable[[], dict[str, Any]]) -> int:
+        """Be the learner. Returns the agent's exit code. Raises: Fenced, TrainerError.
+
+        Args:
+            answer: waits for the answer to the request for the start grant. Raises: Fenced, Stopped, TrainerError.
+        """
         become_reaper()
         try:
-            spec = self._control.run(self._grant)
+            spec = self._read(answer())
         except Stopped:
             return report_early(self._api, self._config.rank, STOPPED)
         except Fenced:
-            self._stand_aside()
+            self.stand_aside()
             raise
         except ApiError as error:
             if error.code == "already_granted" or error.status == 409:
-                return self._stand_aside()
+                return self.stand_aside()
             raise
         try:
             learner = Learner(self._config, spec, self._control, self._api, self._watchdog)
@@ -58,17 +58,17 @@ class Agent:
             return report_early(self._api, self._config.rank, ending)
         return _live(learner)
 
-    def _grant(self) -> LearnerSpec:
-        spec = parse_spec(self._api.start(socket.gethostname()))
+    def _read(self, grant: dict[str, Any]) -> LearnerSpec:
+        spec = parse_spec(grant)
         spec = spec._replace(gang_secret=derive_secret(self._config.token, "gang"))
         if spec.rank != self._config.rank:
             raise TrainerError(
                 f"the API's spec is for rank {spec.rank}, this learner was started as {self._config.rank}"
             )
-        self.mask.learn(secrets_of(spec, self._config.token))
+        self._api.mask.learn(secrets_of(spec, self._config.token))
         return spec
 
-    def _stand_aside(self) -> int:
+    def stand_aside(self) -> int:
         """Another agent was this learner. If it died here, send the rest of its log and metrics all the same."""
         for name, size, send in (
             (LOG_SPOOL, BATCH_BYTES, partial(self._api.logs, late=True)),

@@ -60,6 +60,10 @@ class Control:
         Raises:
             Fenced, Stopped: it came.
         """
+        return self.begin(work)()
+
+    def begin(self, work: Callable[[], T]) -> Callable[[], T]:
+        """Like :meth:`run`, in two parts: the work begins now, and the function that is returned waits for its end."""
         result: list[T] = []
         failure: list[BaseException] = []
 
@@ -71,13 +75,16 @@ class Control:
             finally:
                 self.ring()
 
+        def end() -> T:
+            while not result and not failure:
+                self.check()
+                self.wait()
+            if failure:
+                raise failure[0]
+            return result[0]
+
         threading.Thread(target=body, name="work", daemon=True).start()
-        while not result and not failure:
-            self.check()
-            self.wait()
-        if failure:
-            raise failure[0]
-        return result[0]
+        return end
 
     def sleep(self, seconds: float) -> None:
         """Sleep, but no longer than until a fence or a stop (main thread only)."""

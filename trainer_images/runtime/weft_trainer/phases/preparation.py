@@ -45,8 +45,10 @@ def prepare(learner: Learner, ports: Sequence[int]) -> Plan:
     """
     launcher = find_launcher(learner.spec.launcher)
     me = Peer(learner.spec.rank, learner.address, tuple(ports))
-    learner.api.address(me.address, me.ports)
-    brought = bring_inputs(learner)
+    with ThreadPoolExecutor(1, "address") as beside:
+        reported = beside.submit(learner.api.address, me.address, me.ports)
+        brought = bring_inputs(learner)
+        reported.result()
     plan = launcher.plan(learner.spec, me, _meet(learner, me))
     if learner.has_package("jax"):
         plan = as_open_mpi(plan, learner.spec.env)
@@ -61,12 +63,13 @@ def bring_inputs(learner: Learner) -> Brought:
     if not spec.has_downloads:
         learner.make_venv(None)
         return Brought()
-    learner.api.phase("DOWNLOADING")
     cache = NodeCache(learner.config.cache_dir, learner.config.cache_size)
-    with ThreadPoolExecutor(1, "packages") as beside:  # the data comes meanwhile
+    with ThreadPoolExecutor(2, "beside") as beside:  # the data comes meanwhile
+        reported = beside.submit(learner.api.phase, "DOWNLOADING")
         overlay = beside.submit(_lay_over, learner, cache)
         brought = _bring_files(learner, cache)
         words = overlay.result()
+        reported.result()
     return brought._replace(words="; ".join(filter(None, (brought.words, words))))
 
 
