@@ -26,7 +26,8 @@ from weft_trainer.launchers import ray_folder
 
 PROGRAMS = Path(__file__).parent / "ray_programs"
 ENVIRONMENTS = os.environ.get("WEFT_ENVIRONMENTS_DIR", str(Path.home() / ".cache/weft/environments"))
-SECONDS = 200.0
+SECONDS = 1200.0
+"""How long a busy machine may take: the Ray of two learners starts some thirty processes, most of which import Ray."""
 GIB = 1 << 30
 
 
