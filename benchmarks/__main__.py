@@ -36,6 +36,7 @@ from benchmarks import (
     prepare,
     queue,
     slots,
+    soak,
     start,
     submit,
     submits,
@@ -60,6 +61,7 @@ BENCHMARKS: dict[str, Callable[[Stack, Path], None]] = {
     "flood": flood.measure,
     "halving": halving.measure,
     "trials": trials.measure,
+    "soak": soak.measure,
 }
 # These need no stack.
 ALONE: dict[str, Callable[[Path], None]] = {

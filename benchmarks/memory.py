@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -34,7 +35,7 @@ def measure(stack: Stack, folder: Path) -> None:
         job.refresh()
     time.sleep(SECONDS)
     rows = []
-    for kind, found in _by_kind(stack).items():
+    for kind, found in by_kind(stack).items():
         full = [process.memory_full_info() for process in found]
         pss = [info.pss / MIB for info in full]
         goal = _GOALS.get(kind)
@@ -55,12 +56,14 @@ def measure(stack: Stack, folder: Path) -> None:
     )
 
 
-def _by_kind(stack: Stack) -> dict[str, list[psutil.Process]]:
+def by_kind(stack: Stack) -> dict[str, list[psutil.Process]]:
+    """The processes of a stack that are Weft's own, by what they are: `api`, `worker`, `sweeper`, `agent`."""
     found: dict[str, list[psutil.Process]] = {}
     for process in _processes(stack):
-        kind = _KINDS.get(process.name()) or ("agent" if "weft_trainer" in process.cmdline() else None)
-        if kind is not None:
-            found.setdefault(kind, []).append(process)
+        with suppress(psutil.Error):  # it has just ended
+            kind = _KINDS.get(process.name()) or ("agent" if "weft_trainer" in process.cmdline() else None)
+            if kind is not None:
+                found.setdefault(kind, []).append(process)
     return found
 
 
