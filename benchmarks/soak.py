@@ -2,6 +2,8 @@
 
 All the while, a job logs ten lines and ten values of a metric a second, a client follows its log, short jobs come one
 after another, and the list of jobs is read. ``WEFT_BENCH_SECONDS`` (1,800) is how long.
+
+The memory is USS, which only the process itself uses: PSS changes with the number of processes that share a page.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ for step in itertools.count():
 class _Course:
     """The samples of one kind of process: the sums of all its processes."""
 
-    pss: list[float] = field(default_factory=list)
+    memory: list[float] = field(default_factory=list)
     """MiB."""
     files: list[float] = field(default_factory=list)
 
@@ -66,13 +68,13 @@ def measure(stack: Stack, folder: Path) -> None:
     busy.delete()
     rows = []
     for kind, course in sorted(courses.items()):
-        before, after = _ends(course.pss)
+        before, after = _ends(course.memory)
         ratio = after / before
         opened = " → ".join(f"{value:.0f}" for value in _ends(course.files))
         met = "yes" if ratio <= GOAL else "no"
         rows.append([kind, f"{before:.1f}", f"{after:.1f}", f"{ratio:.3f}", f"≤ {GOAL:g}", met, opened])
     show(
-        f"Soak of {SECONDS / 60:.0f} minutes, {done.jobs} short jobs: PSS in MiB, medians of a fifth of the time",
+        f"Soak of {SECONDS / 60:.0f} minutes, {done.jobs} short jobs: USS in MiB, medians of a fifth of it",
         ["what", "second fifth", "last fifth", "ratio", "goal", "met", "open files"],
         rows,
     )
@@ -105,12 +107,12 @@ def _sample(stack: Stack, courses: dict[str, _Course]) -> None:
         # Agents of short jobs come and go; the oldest one is the long job's.
         chosen = [min(found, key=lambda process: process.create_time())] if kind == "agent" else found
         try:
-            pss = sum(process.memory_full_info().pss for process in chosen) / MIB
+            memory = sum(process.memory_full_info().uss for process in chosen) / MIB
             files = sum(process.num_fds() for process in chosen)
         except psutil.Error:
             continue  # it has just ended
         course = courses.setdefault(kind, _Course())
-        course.pss.append(pss)
+        course.memory.append(memory)
         course.files.append(files)
 
 
