@@ -80,11 +80,12 @@ class Shipper:
         batch = self._spool.next_batch()
         if batch is None:
             return False
-        end = time.monotonic() + self._linger()
+        begun = time.monotonic()
         while batch is not None:
             self._send(batch, self._spool.instance)
             self._spool.done()
-            if time.monotonic() < end and len(batch.lines) < _SMALL and not self._closing.is_set():
+            # Asked after the answer, which may have brought another pause.
+            if time.monotonic() < begun + self._linger() and len(batch.lines) < _SMALL and not self._closing.is_set():
                 break
             batch = self._spool.next_batch()
         return True
