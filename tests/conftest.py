@@ -47,6 +47,9 @@ hypothesis_settings.register_profile("busy", deadline=None, suppress_health_chec
 hypothesis_settings.load_profile("busy")
 
 
+gc.disable()  # until all tests are imported: a quarter of the processor time of imports
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Tests that need more of a machine than `make test` are collected only when named (`make test-containers`)."""
     if collection_path != _CONTAINERS:
@@ -78,9 +81,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Keep the collector of garbage from what the imports have made: it took 0.2 s of a core for a look at all of it.
+    It was off meanwhile.
 
     Without its groups pytest-xdist runs two stacks on one cluster, and says nothing (pytest-xdist issue 1386)."""
     gc.freeze()
+    gc.enable()
     gc.set_threshold(10_000, 5, 50)  # as in the processes that the tests are of: a tenth less processor time
     if hasattr(session.config, "workerinput") and session.config.getoption("dist") == "loadgroup":
         for item in session.items:

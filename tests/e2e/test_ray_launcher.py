@@ -95,6 +95,7 @@ def clothes(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def check_clothes(stack: Stack, job: weft.Job, clothes: Path, folder: Path, accuracy: float) -> None:
     """Both learners' workers trained, and what came to S3 is the model that the log speaks of."""
     said = lines(job, 1)
+    assert not any("State API" in line or "multiple active Ray instances" in line for line in said)
     assert sorted(line[-1] for line in said if "worker" in line and "on learner" in line) == ["1", "2"], said
     [final] = [line for line in said if line.startswith("test accuracy")]
     assert float(final.split()[2]) >= accuracy
@@ -108,7 +109,7 @@ def test_a_cluster_of_its_own_on_a_ray_cluster(stack: Stack, cluster: RayCluster
     the job's own cluster have the packages and the data, and what the program stores comes to S3. A package that the
     command installs is in the learner's own folder.
 
-    That Ray Train and Horovod run on such a cluster: below, and in tests/trainer/launchers/test_ray_launcher.py."""
+    That Ray Train and Horovod run on such a cluster: below."""
     code, data = tmp_path / "code", tmp_path / "data"
     make_wheel(code / "wheels", "weft-alpha", "1.2")
     make_wheel(code / "own", "weft-beta", "2.5")

@@ -99,12 +99,13 @@ def _soon(condition: Callable[[], bool], seconds: float) -> bool:
 # --- real clusters ---
 
 
-def test_plain_ray_ray_train_and_horovod_on_ray_run_unchanged(
+def test_plain_ray_runs_unchanged(
     start_api: StartApi, launch: Launch, ray_python: str, clean: Any, tmp_path: Path
 ) -> None:
-    programs = " && ".join(f"python {PROGRAMS / name}.py" for name in ("plain", "trainer", "executor"))
+    """Ray Train and Horovod on Ray: tests/e2e/test_ray_launcher.py."""
+    command = f"python {PROGRAMS}/plain.py"
     api = start_api(
-        programs, learners=2, launcher="ray", cpus=1, memory=2 * GIB, env={"GREETING": "hi"}, heartbeat_seconds=1
+        command, learners=2, launcher="ray", cpus=1, memory=2 * GIB, env={"GREETING": "hi"}, heartbeat_seconds=1
     )
     # The environment of an agent that runs in an actor of another Ray cluster.
     outer = {
@@ -129,11 +130,6 @@ def test_plain_ray_ray_train_and_horovod_on_ray_run_unchanged(
     for visitor in ("stranger", "impostor"):
         assert f"{visitor} is refused, by the dashboard too" in lines, shown
     assert "friend comes in, to the dashboard too" in lines, shown
-    for learner in (1, 2):
-        assert shown.count(f"TorchTrainer sum 3.0 on learner {learner}") == 1, shown
-    assert "State API" not in shown
-    assert "multiple active Ray instances" not in shown
-    assert "RayExecutor [('1', 3.0), ('2', 3.0)]" in lines, shown
     assert api.learners[1].lines == []
     assert not [line for line in lines if line.startswith("\x1b")], "colours in a job's log"
     assert api.problems == []

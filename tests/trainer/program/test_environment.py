@@ -10,7 +10,7 @@ from tests.trainer.agents import Launch, spec
 from tests.trainer.conftest import StartApi
 
 from weft_trainer.folders import Folders
-from weft_trainer.program.environment import build_environment, device_default
+from weft_trainer.program.environment import allocation_default, build_environment, device_default
 from weft_trainer.program.hub import hub_defaults
 from weft_trainer.spec import parse_spec
 
@@ -87,6 +87,25 @@ def test_a_model_in_a_plain_folder_is_no_cache(tmp_path: Path) -> None:
 )
 def test_accelerate_uses_cpus_where_there_are_no_devices(given: dict[str, Any], default: dict[str, str]) -> None:
     assert device_default(parse_spec(spec("x") | given)) == default
+
+
+@pytest.mark.parametrize(("memory", "kept"), [(None, False), ((1 << 30) - 1, False), (1 << 30, True)])
+def test_a_program_with_a_gibibyte_keeps_what_it_frees(
+    start_api: StartApi, launch: Launch, memory: int | None, kept: bool
+) -> None:
+    """glibc takes the settings: a block of 16 MiB is no mapping of its own, and stays when it is free."""
+    program = "import ctypes; libc = ctypes.CDLL(None); libc.malloc.restype = ctypes.c_void_p; "
+    program += "libc.free.argtypes = [ctypes.c_void_p]; block = libc.malloc(16 << 20); "
+    program += "used = lambda: int(open('/proc/self/statm').read().split()[0]) * 4096; before = used(); "
+    program += "libc.free(block); print(before - used() < 8 << 20)"
+    given = {} if memory is None else {"memory": memory}
+    assert (allocation_default(memory) != {}) is kept
+    api = start_api(f'python -c "{program}"', **given)
+    assert launch(api).wait() == 0
+    assert api.learners[0].lines == [str(kept)]
+    api = start_api("echo $MALLOC_TOP_PAD_", env={"MALLOC_TOP_PAD_": "1"}, **given)
+    assert launch(api).wait() == 0
+    assert api.learners[0].lines == ["1"], "the manifest's"
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,13 @@ from weft_trainer.machine.network import interface_of, own_address
 from weft_trainer.machine.sealing import Sealed
 from weft_trainer.machine.watchdog import Watchdog
 from weft_trainer.metrics.learner import LearnerMetrics
-from weft_trainer.program.environment import build_environment, device_default, network_defaults, thread_default
+from weft_trainer.program.environment import (
+    allocation_default,
+    build_environment,
+    device_default,
+    network_defaults,
+    thread_default,
+)
 from weft_trainer.program.plan import Plan
 from weft_trainer.program.supervisor import Listener, Supervisor
 from weft_trainer.program.venv import Venv, make_venv
@@ -193,7 +199,7 @@ class Learner(Listener):
 
     def environment(self, plan: Plan) -> dict[str, str]:
         """The environment of the processes of ``plan``."""
-        defaults = thread_default(self.spec.cpus, plan.slots)
+        defaults = thread_default(self.spec.cpus, plan.slots) | allocation_default(self.spec.memory)
         if self.spec.learners > 1 or self.spec.elastic is not None:
             defaults |= network_defaults(interface_of(self.address)) | device_default(self.spec)
         return defaults | build_environment(self.spec, self.folders, os.environ, self._venv)

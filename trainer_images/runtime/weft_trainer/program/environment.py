@@ -15,6 +15,9 @@ from weft_trainer.program.hub import hub_defaults
 from weft_trainer.program.venv import Venv
 from weft_trainer.spec import LearnerSpec
 
+_ROOMY = 1 << 30
+"""Bytes of a learner's memory from which on its program keeps freed memory."""
+
 
 def build_environment(
     spec: LearnerSpec, folders: Folders, agent: Mapping[str, str], venv: Venv | None = None
@@ -103,6 +106,24 @@ def device_default(spec: LearnerSpec) -> dict[str, str]:
 def thread_default(cpus: float, slots: int) -> dict[str, str]:
     """OpenMP's own default is all the machine's cores for each of several workers."""
     return {"OMP_NUM_THREADS": str(max(1, int(cpus // slots)))}
+
+
+def allocation_default(memory: int | None) -> dict[str, str]:
+    """Settings of glibc's malloc for a learner of ``memory`` bytes: keep freed memory, do not return it to the kernel.
+
+    By default, each training step of TensorFlow on CPUs returns the memory of its tensors, and the next step gets it
+    back page by page. That took up to half of the time of a small network (benchmarks/README.md). A small learner
+    might lack the memory that is kept.
+    """
+    if memory is None or memory < _ROOMY:
+        return {}
+    return {
+        "MALLOC_TOP_PAD_": str(64 << 20),
+        "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+        "MALLOC_MMAP_THRESHOLD_": str(
+            32 << 20
+        ),  # the most that glibc takes. With the others alone it would be 128 KiB.
+    }
 
 
 def _of_image(agent: Mapping[str, str]) -> str:
