@@ -11,17 +11,18 @@ from typing import Any
 
 import pytest
 from tests.environments import FIRST_RUN, python_of
+from tests.recorded import recorded
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+FOLDER = EXAMPLES / "cats-dogs-densenet"
+DRAWING = EXAMPLES / "data/cats_dogs.py"
 PROGRAM = Path(__file__).parent / "programs" / "cats_dogs_flags.py"
 
 pytestmark = pytest.mark.timeout(FIRST_RUN)
 
 
-@pytest.fixture(scope="module")
-def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    work = tmp_path_factory.mktemp("cats-dogs")
-    subprocess.run([sys.executable, EXAMPLES / "data/cats_dogs.py", work / "drawn", "--each", "5"], check=True)
+def run(work: Path) -> None:
+    subprocess.run([sys.executable, DRAWING, work / "drawn", "--each", "5"], check=True)
     prepare: list[str | Path] = [
         Path(sys.executable).with_name("weft"),
         "data",
@@ -33,7 +34,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     subprocess.run([*prepare, "--validation-share", "0.2"], check=True, capture_output=True)
     environment = {
         **os.environ,
-        "PYTHONPATH": str(EXAMPLES / "cats-dogs-densenet"),
+        "PYTHONPATH": str(FOLDER),
         "DATA_DIR": str(work / "data"),
         "RESULT_DIR": str(work),
         "CHECKPOINT_DIR": str(work),
@@ -42,6 +43,12 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         [python_of("tensorflow"), PROGRAM, work], env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
+@pytest.fixture(scope="module")
+def cases() -> dict[str, Any]:
+    preparation = EXAMPLES.parent / "data/weft_data"
+    work = recorded("cats-dogs-flags", "tensorflow", [FOLDER, PROGRAM, DRAWING, preparation, Path(__file__)], run)
     found: dict[str, Any] = json.loads((work / "found.json").read_text())
     return found
 

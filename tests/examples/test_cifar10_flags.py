@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 from tests.environments import FIRST_RUN, python_of
+from tests.recorded import recorded
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FOLDER = EXAMPLES / "cifar10-resnet18"
+DRAWING = EXAMPLES / "data/cifar10.py"
 PROGRAM = Path(__file__).parent / "programs" / "cifar10_flags.py"
 # 5 × 16 images, of which each of two processes takes 40 an epoch: 4 passes of 10.
 PASSES = [10, 10, 10, 10]
@@ -22,12 +24,9 @@ PASSES = [10, 10, 10, 10]
 pytestmark = pytest.mark.timeout(FIRST_RUN)
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What the program saw, in each of the two processes."""
-    work = tmp_path_factory.mktemp("cifar10")
+def run(work: Path) -> None:
     data = work / "data"
-    subprocess.run([sys.executable, EXAMPLES / "data/cifar10.py", data, "--batch", "16"], check=True)
+    subprocess.run([sys.executable, DRAWING, data, "--batch", "16"], check=True)
     python = python_of("horovod")
     environment = {
         **os.environ,
@@ -50,6 +49,12 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         check=False,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
+@pytest.fixture(scope="module")
+def found() -> list[dict[str, Any]]:
+    """What the program saw, in each of the two processes."""
+    work = recorded("cifar10-flags", "horovod", [FOLDER, PROGRAM, DRAWING, Path(__file__)], run)
     return [json.loads((work / f"found-{rank}.json").read_text()) for rank in (0, 1)]
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.environments import FIRST_RUN, python_of
+from tests.recorded import recorded
 
 REPOSITORY = Path(__file__).parents[2]
 FOLDER = REPOSITORY / "examples/imagenet-resnet50"
@@ -33,12 +34,34 @@ pytestmark = pytest.mark.timeout(FIRST_RUN)
     ],
     ids=["pytorch-horovod", "pytorch-torchrun", "tensorflow", "keras"],
 )
-def cases(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+def cases(request: pytest.FixtureRequest) -> dict[str, dict[str, Any]]:
     """What came of each run, by the first process, which speaks for all."""
-    folder, image, (launcher, *options) = request.param
-    work = tmp_path_factory.mktemp(folder)
-    python = python_of(image)
-    environment = {
+    folder, image, launcher = request.param
+
+    def run(work: Path) -> None:
+        done = subprocess.run(
+            command(python_of(image), work, *launcher),
+            cwd=REPOSITORY,
+            env=environment(python_of(image), folder),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+    name = f"imagenet-{folder}-{launcher[0].partition('.')[0]}"
+    work = recorded(name, image, [FOLDER / folder, PROGRAM, Path(__file__)], run)
+    found: dict[str, dict[str, Any]] = json.loads((work / "found-0.json").read_text())
+    return found
+
+
+def command(python: Path, work: Path, launcher: str, *options: str) -> list[str | Path]:
+    program = [] if launcher == TORCHRUN[0] else [python]
+    return [sys.executable, "-m", "tests.alone", python, "-m", launcher, *options, *program, PROGRAM, work]
+
+
+def environment(python: Path, folder: str) -> dict[str, str]:
+    return {
         **os.environ,
         "PATH": f"{python.parent}:{os.environ['PATH']}",
         "PYTHONPATH": str(FOLDER / folder),
@@ -47,18 +70,6 @@ def cases(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         "HOROVOD_GLOO_TIMEOUT_SECONDS": "600",  # one process may import its framework 30 s later than the other
         "TF_ENABLE_ONEDNN_OPTS": "0",  # the same sums in the same order, always
     }
-    program = [] if launcher == TORCHRUN[0] else [python]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.alone", python, "-m", launcher, *options, *program, PROGRAM, work],
-        cwd=REPOSITORY,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    found: dict[str, dict[str, Any]] = json.loads((work / "found-0.json").read_text())
-    return found
 
 
 def epochs(case: dict[str, Any]) -> list[str]:
