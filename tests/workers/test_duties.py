@@ -63,21 +63,41 @@ def test_an_engine_is_watched_while_something_runs_there(world: World) -> None:
 
 
 def test_the_other_duties(world: World) -> None:
-    database = world.context.database
+    def found() -> OtherDuties:
+        return find_other_duties(world.context.database)[0]
+
     job = world.running()
-    assert find_other_duties(database) == NONE
+    assert found() == NONE
     world.halt(job)
     world.engine.obeys = False
     world.step(job)
-    assert find_other_duties(database) == NONE._replace(endings=True)
+    assert found() == NONE._replace(endings=True)
     world.engine.obeys = True
     world.phase(job, LearnerPhase.EXITED)
     world.step(job, 3)
     assert world.job(job).state == "HALTED"
-    assert find_other_duties(database) == NONE
+    assert found() == NONE
 
     waiting = world.submit()
     with world.transaction() as session:
         after = [After(job=job, on="ended")]
         add_predecessors(Scope(session, PROJECT), session.get_one(Job, waiting), after)
-    assert find_other_duties(database) == NONE._replace(predecessors=True)
+    assert found() == NONE._replace(predecessors=True)
+
+
+def test_whether_a_job_is_open(world: World) -> None:
+    database = world.context.database
+    assert not find_other_duties(database)[1]
+    job = world.submit()
+    assert find_other_duties(database)[1], "it waits for room"
+    world.halt(job)
+    world.step(job, 3)
+    assert world.job(job).state == "HALTED"
+    assert not find_other_duties(database)[1]
+    job = world.running()
+    assert find_other_duties(database)[1]
+    world.halt(job)
+    world.phase(job, LearnerPhase.EXITED)
+    world.step(job, 3)
+    assert world.job(job).state == "HALTED"
+    assert not find_other_duties(database)[1]

@@ -42,6 +42,11 @@ _OTHERS = select(
     or_(exists().where(SweepRow.next_step_at <= func.now()), ended_trials().exists()),
     changed().exists(),
     exists().where(ScheduleRow.next_step_at <= func.now()),
+    or_(
+        exists().where(Job.next_step_at.is_not(None)),
+        exists().where(Job.state == JobState.QUEUED.value),
+        exists().where(Attempt.ended_at.is_(None)),
+    ),
 )
 
 
@@ -68,6 +73,8 @@ def find_queue_duties(database: Database, engines: Collection[str]) -> dict[str,
     return {engine: found.get(engine, QueueDuties()) for engine in engines}
 
 
-def find_other_duties(database: Database) -> OtherDuties:
+def find_other_duties(database: Database) -> tuple[OtherDuties, bool]:
+    """The duties of the installation, and whether it has an open job."""
     with database.autocommit() as connection:
-        return OtherDuties(*connection.execute(_OTHERS).one())
+        *duties, is_open = connection.execute(_OTHERS).one()
+    return OtherDuties(*duties), is_open

@@ -16,6 +16,7 @@ import weft_core.libraries  # noqa: F401  (before all that imports the two)
 
 # isort: split
 
+import itertools
 import os
 import random
 import signal
@@ -49,6 +50,7 @@ from weft_workers.reconcile.admit import admit, due, observe
 from weft_workers.retention import Retention
 from weft_workers.scheduling import Schedules
 from weft_workers.sweeping import Sweeps
+from weft_workers.wakeups import WakeUps
 from weft_workers.watching import make_due, wake_strangers, watch
 
 log = structlog.get_logger(__name__)
@@ -59,7 +61,8 @@ NAME = "weft-sweeper"
 _THREADS = 4
 _BATCH = 200
 _CHECK_EVERY = 10.0  # seconds between two checks of an engine
-_QUEUES_EVERY, _OTHERS_EVERY = 0.1, 0.2  # seconds between two searches for something to do
+_SEARCH_EVERY = 0.1  # seconds between two searches for something to do, while there is an open job
+_REST = 1.0  # seconds between them otherwise, if Redis tells of no change
 _TIDY_EVERY = 600.0
 _RETENTION_EVERY = 60.0
 _ARCHIVE_EVERY = 5.0
@@ -85,6 +88,8 @@ class Sweeper:
         self._under_way: set[str] = set()
         self._gone: frozenset[str] = frozenset()
         """Runs that had ended at the last observation, and whose attempts had not."""
+        self._at_rest = False
+        """That no job was open at the last search."""
         self._lock = threading.Lock()
         signals = [(duty, name) for duty in QueueDuties._fields for name in context.engines]
         signals += [(duty, "") for duty in OtherDuties._fields]
@@ -106,8 +111,7 @@ class Sweeper:
         self._start(self._when, self._signals["sweeps", ""], sweeps.run_due)
         self._start(self._when, self._signals["predecessors", ""], partial(follow, context))
         self._start(self._when, self._signals["schedules", ""], Schedules(context).run_due)
-        self._start(self._repeat, _QUEUES_EVERY, self._find_queue_duties)
-        self._start(self._repeat, _OTHERS_EVERY, self._find_other_duties)
+        self._start(self._search)
         self._start(self._repeat, _TIDY_EVERY, house.tidy)
         self._start(self._repeat, _RETENTION_EVERY, Retention(context).remove_due)
         self._start(self._repeat, _ARCHIVE_EVERY, Archiver(context).archive_due)
@@ -223,12 +227,31 @@ class Sweeper:
         while self.watch_endings() and not self._stopping.wait(_ENDINGS):
             pass
 
+    def _search(self) -> None:
+        """Search for something to do: often while there are open jobs, otherwise after a wake-up."""
+        wakeups = WakeUps(self._context.settings.redis_url.get_secret_value())
+        for other in itertools.cycle((True, False)):  # the other duties may wait twice as long
+            if self._stopping.is_set():
+                break
+            self._guarded(self._find_queue_duties)
+            if other or self._at_rest:
+                self._guarded(self._find_other_duties)
+            if self._at_rest:
+                wakeups.wait(_REST)
+            else:
+                wakeups.close()
+                self._stopping.wait(_SEARCH_EVERY * random.uniform(0.7, 1.3))  # noqa: S311
+        wakeups.close()
+
     def _find_queue_duties(self) -> None:
         for name, duties in find_queue_duties(self._context.database, self._context.engines).items():
             self._signal(duties._asdict(), name)
 
     def _find_other_duties(self) -> None:
-        self._signal(find_other_duties(self._context.database)._asdict(), "")
+        self._at_rest = False  # also if the search fails
+        duties, is_open = find_other_duties(self._context.database)
+        self._signal(duties._asdict(), "")
+        self._at_rest = not is_open
 
     def _signal(self, duties: Mapping[str, bool], engine: str) -> None:
         for duty, wanted in duties.items():

@@ -54,7 +54,9 @@ def submit(context: Context, who: Principal, submission: Submission, once: Once)
         _try_values(context, parsed)
         checks = look_up_all(context, scope, who, submission, parsed)
     checked = check(context, who, submission, parsed, checks)
-    return _insert(context, who, submission, once, checked)
+    made = _insert(context, who, submission, once, checked)
+    context.wake.changed(made[0].id)
+    return made
 
 
 def _insert(

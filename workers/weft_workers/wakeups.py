@@ -1,0 +1,46 @@
+"""Wake-ups for any job, through Redis: a sweeper without open jobs need not search for them all the time."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import redis
+
+from weft_core.wake import EVENTS, client_url
+
+_PATIENCE = 0.5  # seconds that Redis may take to answer
+_ALONE = 0.1  # seconds between two searches where Redis is away
+
+
+class WakeUps:
+    """Waits for a change of any job. It is subscribed to changes from its first wait until it is closed."""
+
+    def __init__(self, redis_url: str) -> None:
+        self._redis: Any = redis.Redis.from_url(  # whose subscriptions have no types
+            client_url(redis_url), socket_timeout=_PATIENCE, socket_connect_timeout=_PATIENCE
+        )
+        self._subscription: Any = None
+
+    def wait(self, seconds: float) -> None:
+        """Return when a job changes, or after ``seconds``. Without Redis, it returns after a tenth of a second.
+
+        The first call subscribes, and returns at once: a search that follows finds what has changed before.
+        """
+        try:
+            if self._subscription is None:
+                self._subscription = self._redis.pubsub(ignore_subscribe_messages=True)
+                self._subscription.psubscribe(EVENTS + "*")
+                return
+            end = time.monotonic() + seconds
+            while (left := end - time.monotonic()) > 0 and self._subscription.get_message(timeout=left) is None:
+                pass
+        except (redis.RedisError, OSError):
+            self.close()
+            time.sleep(_ALONE)
+
+    def close(self) -> None:
+        """End the subscription; the next wait makes another."""
+        if self._subscription is not None:
+            self._subscription.close()
+            self._subscription = None
