@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import signal
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import redis
 from sqlalchemy import event, func, select, text, update
 from tests.workers.crashing import plan_and_die
 from tests.workers.test_admit import states, sweep
@@ -18,6 +20,7 @@ from weft_core.engine import Preparation
 from weft_core.store import jobs
 from weft_core.store.models import Attempt, EngineStatus, Job, Queue, QueueChange
 from weft_core.store.queue import note_change, note_change_everywhere
+from weft_core.wake import STEP_QUEUE
 from weft_workers.reconcile import admit as admission
 from weft_workers.reconcile import noting, step
 from weft_workers.reconcile.admit import admit, due
@@ -263,3 +266,13 @@ def test_a_job_whose_image_nobody_has_asked_for_is_not_admitted(world: World, mo
     assert world.job(job).reason == "building horovod: 10 %"
     with world.transaction() as session:
         assert session.scalars(select(Attempt)).all() == []
+
+
+def test_no_other_worker_is_woken_for_the_job_whose_step_made_the_pass(world: World, redis_url: str) -> None:
+    other, job = world.submit(), world.submit()
+    change(world)
+    world.step(job)
+    assert states(world, [other, job]).count("PENDING") == 2
+    with redis.Redis.from_url(redis_url) as client:
+        tasks = [json.loads(task)["headers"]["argsrepr"] for task in client.lrange(STEP_QUEUE, 0, -1)]
+    assert tasks == [f"['{other}']"]

@@ -52,9 +52,14 @@ _AT_ONCE = 100
 """How many jobs are admitted in one transaction; the others follow at once in the next one."""
 
 
-def admit(context: Context, name: str) -> bool:
+def admit(context: Context, name: str, stepped: str | None = None) -> bool:
     """Make a pass over an engine's queue if there is a reason for one. Returns False, having done nothing, while
-    another process makes one, or has just made one."""
+    another process makes one, or has just made one.
+
+    Args:
+        stepped: a job that the caller steps afterwards. No other worker is woken for it: one of the two would wait for
+            the other's claim in vain.
+    """
     begun = time.monotonic()
     try:
         engine = context.engine(name)
@@ -100,7 +105,10 @@ def admit(context: Context, name: str) -> bool:
     for job_id in outcome.failed:
         context.wake.changed(job_id)
     for job_id in outcome.due:
-        context.wake.job(job_id)
+        if job_id == stepped:
+            context.wake.changed(job_id)
+        else:
+            context.wake.job(job_id)
     return True
 
 
@@ -117,9 +125,10 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def ask(context: Context, name: str) -> bool:
-    """A job that waits asks for its turn: a pass at once, or else in a moment. Returns whether there was one."""
-    if admit(context, name):
+def ask(context: Context, name: str, job_id: str) -> bool:
+    """A job that waits asks for its turn: a pass at once, or else in a moment. Returns whether there was one, after
+    which the caller steps the job."""
+    if admit(context, name, stepped=job_id):
         return True
     with context.database.transaction() as session:
         note_change(session, name)

@@ -88,7 +88,7 @@ def _queue(context: Context, job_id: str) -> bool:
         heard = update(Job).where(*due, is_queued(), known)
         session.execute(heard.values(next_step_at=Job.keepalive_until).execution_options(synchronize_session=False))
         engine = session.scalars(select(Job.engine).where(*due, waits())).one_or_none()
-    return engine is not None and ask(context, engine)
+    return engine is not None and ask(context, engine, job_id)
 
 
 def _work(context: Context, lease: Lease, view: View) -> float | None:
