@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+
+if __name__ == "__main__":
+    gc.disable()  # until `collect_again`
+
 import json
 import os
 import queue
@@ -19,6 +24,7 @@ from weft_core.bundle import BundleError, check_bundle
 from weft_core.engine_settings import LocalSettings
 from weft_core.launch import BundleInput
 from weft_core.manifest import ManifestError, ParsedManifest, parse_manifest, refuse_sweep
+from weft_core.processes import collect_again
 from weft_core.settings import IdentitySettings, ProfileSettings, Settings, load_settings
 from weft_core.words import count
 from weft_embedded.run.data_dir import LinkedData
@@ -37,6 +43,7 @@ _BROKEN_OFF_GRACE = 10.0
 
 
 def main() -> int:
+    collect_again()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the `weft` command handles Ctrl-C, and then sends a stop
     try:
         request = Request.model_validate_json(sys.stdin.readline())

@@ -3,15 +3,22 @@
 
 from __future__ import annotations
 
+import gc
+
+if __name__ == "__main__":
+    gc.disable()  # until `collect_again`
+
 import argparse
 import sys
 from pathlib import Path
 
+from weft_core.processes import collect_again
 from weft_workers.engines.local.attached import attached
 from weft_workers.engines.local.interrupt import interrupt
 
 
 def main() -> int:
+    collect_again()
     parser = argparse.ArgumentParser(prog="python -m weft_workers.engines.local", description="The local engine.")
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("interrupt", help="stop all learners; their jobs go on when the service is back")
