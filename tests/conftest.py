@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # How `make test` spreads tests: those that share a cluster or a stack stay together, and the slowest begin first.
 _TOGETHER = ("kubernetes", "training", "e2e", "ray", "engines-ray", "dashboard", "gpu")
+_LONG = "security/test_schemathesis.py"
+"""One test of minutes, which would run alone at the end."""
 _IN_TURN = "programs"
 """A folder whose files build packages into one place, one after another."""
 _TRAINING = ("test_elastic", "test_examples", "test_image_examples", "test_imagenet_resnet50")
@@ -75,7 +77,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.path.relative_to(Path(__file__).parent).parts[0] in _SLOW:
             item.add_marker(pytest.mark.slow)
     if config.getoption("numprocesses", None) or hasattr(config, "workerinput"):
-        order = {group: place for place, group in enumerate(_TOGETHER)}
+        order = {group: place for place, group in enumerate((*_TOGETHER, _LONG))}
         items.sort(key=lambda item: order.get(groups[item], len(order)))
 
 
