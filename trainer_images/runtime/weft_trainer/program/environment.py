@@ -112,8 +112,8 @@ def allocation_default(memory: int | None) -> dict[str, str]:
     """Settings of glibc's malloc for a learner of ``memory`` bytes: keep freed memory, do not return it to the kernel.
 
     By default, each training step of TensorFlow on CPUs returns the memory of its tensors, and the next step gets it
-    back page by page. That took up to half of the time of a small network (benchmarks/README.md). A small learner
-    might lack the memory that is kept.
+    back page by page. That took a third of the processor time of a small network (benchmarks/README.md). A small
+    learner might lack the memory that is kept.
     """
     if memory is None or memory < _ROOMY:
         return {}
