@@ -1,4 +1,4 @@
-"""Runs of example programs by hand, kept in a folder of their own until something that they depend on changes.
+"""What runs of example programs by hand have shown, kept until one of their sources changes.
 
 Such a run takes a minute of two cores, and shows the same each time: it depends on the program, on its data and on the
 versions of its framework alone. The name of its folder has a hash of all of them.
@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from tests.e2e.stack import ENVIRONMENTS, REPOSITORY
@@ -20,10 +21,10 @@ _FOLDER = Path(ENVIRONMENTS).with_name("examples")
 
 
 def recorded(name: str, image: str, sources: Iterable[Path], run: Callable[[Path], None]) -> Path:
-    """The folder in which a run with these sources has left its files; the run takes place if there is none yet.
+    """A folder with the files ``found*.json`` that a run with these sources has left; it takes place if there is none.
 
     Args:
-        name: of the run. A run with other sources takes the place of an earlier one.
+        name: of the run.
         image: whose environment the program runs in.
         sources: files and folders below the repository on which the outcome depends.
         run: gets an empty folder, and raises if the program fails.
@@ -35,14 +36,13 @@ def recorded(name: str, image: str, sources: Iterable[Path], run: Callable[[Path
     if kept.is_dir():
         return kept
     _FOLDER.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(dir=_FOLDER, prefix=f".{name}-"))
-    try:
-        run(made)
-        for earlier in _FOLDER.glob(f"{name}-*"):
-            shutil.rmtree(earlier, ignore_errors=True)
-        os.rename(made, kept)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
+    with tempfile.TemporaryDirectory() as work, tempfile.TemporaryDirectory(dir=_FOLDER) as made:
+        run(Path(work))
+        (whole := Path(made, "whole")).mkdir()
+        for found in Path(work).glob("found*.json"):
+            shutil.copy2(found, whole)
+        with suppress(OSError):  # tests of another checkout may have kept the same run meanwhile
+            os.rename(whole, kept)
     return kept
 
 

@@ -61,8 +61,8 @@ NAME = "weft-sweeper"
 _THREADS = 4
 _BATCH = 200
 _CHECK_EVERY = 10.0  # seconds between two checks of an engine
-_SEARCH_EVERY = 0.1  # seconds between two searches for something to do, while there is an open job
-_REST = 1.0  # seconds between them otherwise, if Redis tells of no change
+_SEARCH_EVERY = 0.1  # seconds between two searches for something to do
+_REST = 1.0  # seconds more while no job is open and Redis tells of no change
 _TIDY_EVERY = 600.0
 _RETENTION_EVERY = 60.0
 _ARCHIVE_EVERY = 5.0
@@ -236,11 +236,11 @@ class Sweeper:
             self._guarded(self._find_queue_duties)
             if other or self._at_rest:
                 self._guarded(self._find_other_duties)
+            self._stopping.wait(_SEARCH_EVERY * random.uniform(0.7, 1.3))  # noqa: S311
             if self._at_rest:
                 wakeups.wait(_REST)
             else:
                 wakeups.close()
-                self._stopping.wait(_SEARCH_EVERY * random.uniform(0.7, 1.3))  # noqa: S311
         wakeups.close()
 
     def _find_queue_duties(self) -> None:

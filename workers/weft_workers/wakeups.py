@@ -10,7 +10,6 @@ import redis
 from weft_core.wake import EVENTS, client_url
 
 _PATIENCE = 0.5  # seconds that Redis may take to answer
-_ALONE = 0.1  # seconds between two searches where Redis is away
 
 
 class WakeUps:
@@ -23,7 +22,7 @@ class WakeUps:
         self._subscription: Any = None
 
     def wait(self, seconds: float) -> None:
-        """Return when a job changes, or after ``seconds``. Without Redis, it returns after a tenth of a second.
+        """Return when a job changes, or after ``seconds``. Without Redis, it does not wait.
 
         The first call subscribes, and returns at once: a search that follows finds what has changed before.
         """
@@ -37,7 +36,6 @@ class WakeUps:
                 pass
         except (redis.RedisError, OSError):
             self.close()
-            time.sleep(_ALONE)
 
     def close(self) -> None:
         """End the subscription; the next wait makes another."""

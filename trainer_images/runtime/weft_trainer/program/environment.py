@@ -120,9 +120,8 @@ def allocation_default(memory: int | None) -> dict[str, str]:
     return {
         "MALLOC_TOP_PAD_": str(64 << 20),
         "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
-        "MALLOC_MMAP_THRESHOLD_": str(
-            32 << 20
-        ),  # the most that glibc takes. With the others alone it would be 128 KiB.
+        # The most that glibc takes. With the others alone it would be 128 KiB.
+        "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     }
 
 
