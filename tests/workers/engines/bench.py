@@ -145,13 +145,16 @@ class Bench:
         until(lambda: not self.processes())
 
     def processes(self) -> list[str]:
-        """Command lines of the processes that have to do with this home, whatever they made of themselves."""
+        """Command lines of the processes that have to do with this home, whatever they made of themselves. Not of its
+        engines' fork servers, which end with the engines."""
         found = []
         for name in os.listdir("/proc"):
             with suppress(OSError):
                 if not name.isdecimal() or int(name) == os.getpid():
                     continue
                 command = Path(f"/proc/{name}/cmdline").read_bytes()
+                if b"weft_workers.supervision.fork_server" in command:
+                    continue
                 inside = str(self.folder) in os.readlink(f"/proc/{name}/cwd")
                 if inside or os.fsencode(self.folder) in command + Path(f"/proc/{name}/environ").read_bytes():
                     found.append(f"{name} {command.replace(bytes(1), b' ').decode()}")

@@ -1,7 +1,5 @@
 """The supervisor of one run: waits for its environment, makes its network, starts all learners' supervisors, cleans up
-after them.
-
-    gang RUN_FOLDER LOCK_DESCRIPTOR
+after them. It holds the run's lock as long as it lives.
 
 Two layers, so that one of them is left: if a learner's supervisor is killed, its processes fall to this one, which ends
 them; if this one is killed, the learners' supervisors end theirs. If both are killed at once, the kernel ends the
@@ -16,7 +14,6 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from weft_core import processes
@@ -180,12 +177,9 @@ def _supervise(learner: LearnerSupervisor) -> None:
         os._exit(code)
 
 
-def main() -> None:
-    path, lock = sys.argv[1:]
-    spawn.leave_parent(keep=[int(lock)])
-    spawn.default_signals()
+def supervise(run: RunFolder) -> None:
+    """The whole life of a run's supervisor, in a process with no threads and no children."""
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    run = RunFolder(Path(path))
     run.write_gang()
     try:
         spec = run.read_spec()

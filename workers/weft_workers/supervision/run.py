@@ -2,6 +2,7 @@
 
 ``spec.json``                        what to run; holds the attempt's token, so owner only
 ``lock``                             held by the supervisors for as long as one of them lives
+``supervisor.log``                   what they print, for example a traceback
 ``gang.json``                        who the gang's supervisor is; its presence means: started, never start it again
 ``learner-<rank>/``                  the learner's working folder
 ``learner-<rank>.supervisor.json``   who the learner's supervisor is
@@ -56,6 +57,7 @@ class RunFolder:
         self.path = path
         self.name = path.name
         self.lock = path / "lock"
+        self.log = path / "supervisor.log"
         self.requests = path.parent / ".lock"  # held by a process that launches, stops or removes a run
 
     # --- what it is ---

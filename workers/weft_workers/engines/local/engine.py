@@ -34,6 +34,7 @@ from weft_workers.engines.local.places import places
 from weft_workers.engines.local.preparing import prepare
 from weft_workers.environments import Environment, EnvironmentBuilder
 from weft_workers.supervision import files, sandbox, spawn, waits
+from weft_workers.supervision.fork_server import ForkServer
 from weft_workers.supervision.run import GONE, RESTARTED, VANISHED, Exit, RunFolder, erase
 from weft_workers.supervision.waits import Recipe
 
@@ -76,6 +77,7 @@ class LocalEngine:
         self._outgoing = outgoing or Outgoing(())
         self._runs = self._home / "runs"
         self._cache = (settings.cache_dir or self._home / "cache").expanduser().absolute()
+        self._fork_server = ForkServer(_own_environment(), _START_SECONDS)
 
     # --- the contract with the reconciler ---
 
@@ -288,25 +290,12 @@ class LocalEngine:
                 try:
                     if run.interrupted() or run.stop_request():
                         return
-                    self._spawn("gang", run, lock)
+                    self._fork_server.start(run, lock)
                 finally:
                     os.close(lock)
             if time.monotonic() > deadline:
                 raise EngineUnreachable(f"the supervisor of {run.name} did not start within {_START_SECONDS:g} s")
             time.sleep(0.002)
-
-    @staticmethod
-    def _spawn(program: str, run: RunFolder, lock: int) -> None:
-        """Start a program of ``weft_workers.supervision`` that holds the run's lock as long as it lives."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
-        # It inherits the lock, so there is no moment at which a second one could start.
-        spawn.detached(
-            f"weft_workers.supervision.{program}",
-            [str(run.path), str(lock)],
-            log=run.path / "supervisor.log",
-            environment=kept,
-            keep=[lock],
-        )
 
     def _check_adopted(self, run: RunFolder, spec: LaunchSpec) -> None:
         """Check that the run with this name belongs to this very attempt."""
@@ -413,7 +402,13 @@ class LocalEngine:
                 for rank in unsent:
                     run.end_leftovers(rank)
                 run.write_sending()
-                self._spawn("unsent", run, lock)
+                spawn.detached(
+                    "weft_workers.supervision.unsent",
+                    [str(run.path), str(lock)],
+                    log=run.log,
+                    environment=_own_environment(),
+                    keep=[lock],
+                )
             finally:
                 os.close(lock)
         return True
@@ -458,3 +453,8 @@ class LocalEngine:
             yield
         except OSError as error:
             raise EngineUnreachable(f"engine {self.name}: {error}") from error
+
+
+def _own_environment() -> dict[str, str]:
+    """Of the supervisors: this process's, without Weft's settings."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
