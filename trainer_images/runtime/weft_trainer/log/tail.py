@@ -65,6 +65,7 @@ class LogTail:
                 prefix = "" if subfolder == Path(".") else f"[{subfolder}] "
                 followed = self._files[path] = _Followed(status.st_ino, LineAssembler(prefix))
             file.seek(followed.offset)
-            while chunk := file.read(_CHUNK):
+            # Never more than there is: a large buffer that shrinks afterwards leaves holes in the agent's memory.
+            while chunk := file.read(min(_CHUNK, status.st_size - followed.offset)):
                 followed.offset += len(chunk)
                 write_bytes(self._output, followed.assembler, chunk)

@@ -61,7 +61,8 @@ class LineFile:
         if keep is not None and status.st_size - self.offset > keep:
             passed = status.st_size - keep - self.offset
             self.offset, self._rest = status.st_size - keep, b""
-        data = os.pread(file, most, self.offset)
+        # Never more than there is: a large buffer that shrinks afterwards leaves holes in the agent's memory.
+        data = os.pread(file, min(most, status.st_size - self.offset), self.offset)
         self.offset += len(data)
         self.waiting = max(0, status.st_size - self.offset)
         if passed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import mmap
 import os
 import signal
 import subprocess
@@ -107,8 +108,11 @@ class Child:
         pipe = self._popen.stdout.fileno()
         assembler = LineAssembler(label)
         _widen(pipe)
-        while data := os.read(pipe, _CHUNK):
-            self._note_last(write_bytes(self._output, assembler, data))
+        # One buffer for all reads: a new one for each, which shrinks to what came, leaves holes in the agent's memory.
+        # Of an anonymous map, only the pages that a read has filled take memory.
+        with mmap.mmap(-1, _CHUNK, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as buffer:
+            while size := os.readv(pipe, [buffer]):
+                self._note_last(write_bytes(self._output, assembler, buffer[:size]))
         lines = assembler.close()
         self._note_last(lines)
         self._output.write(lines)

@@ -144,8 +144,10 @@ class Spool:
 
     def _read(self, cursor: _Cursor) -> list[bytes]:
         with self._path(cursor.segment).open("rb") as file:
+            # Never more than there is: a large buffer that shrinks afterwards leaves holes in the agent's memory.
+            there = file.seek(0, os.SEEK_END) - cursor.start
             file.seek(cursor.start)
-            data = file.read(self._batch_bytes if cursor.end is None else cursor.end - cursor.start)
+            data = file.read(min(self._batch_bytes, there) if cursor.end is None else cursor.end - cursor.start)
             if b"\n" not in data:
                 data += file.readline()
         lines = data.split(b"\n")[:-1]
