@@ -213,6 +213,9 @@ def test_phases_go_forward_only_and_messages_become_events(api: Api, gang: Attem
     agent = gang.agents[0]
     agent.start()
     _not_due(api, gang.job_id)
+    agent.post("phase", phase="DOWNLOADING")
+    assert not _is_due(api, gang.job_id), "its start has made the job DOWNLOADING: there is nothing to decide"
+    assert _learner(api, gang, 0).phase == "DOWNLOADING"
     agent.post("phase", phase="PROCESSING", message="12 files\0")
     assert _is_due(api, gang.job_id)
     agent.post("phase", phase="DOWNLOADING")

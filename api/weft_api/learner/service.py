@@ -202,8 +202,14 @@ def phase(context: Context, token: AttemptToken, call: PhaseCall) -> None:
             _keep(session, job, attempt, learner, call.kept)
         if call.checkpoint and (call.rank == 0 or attempt.started_from is None):
             attempt.started_from = call.checkpoint.model_dump()
-        jobs.due(job)
-    context.wake.job(job.id)
+        # A download decides nothing: the learner's start has made the job DOWNLOADING.
+        decides = call.phase != LearnerPhase.DOWNLOADING
+        if decides:
+            jobs.due(job)
+    if decides:
+        context.wake.job(job.id)
+    else:
+        context.wake.changed(job.id)
 
 
 def _keep(session: Session, job: Job, attempt: Attempt, learner: Learner, kept: Kept) -> None:

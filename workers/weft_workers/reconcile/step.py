@@ -46,25 +46,31 @@ def step(context: Context, job_id: str, linger: bool = True) -> None:
     while again is not None and time.monotonic() + again < end and (linger or not again):
         time.sleep(again)
         try:
-            again = _step_once(context, job_id)
-            if again is None and not queued:
-                queued = _queue(context, job_id)
-                again = 0.0 if queued else None
+            claimed = _claim(context, job_id)
+            if claimed is not None:
+                again = _step_once(context, *claimed)
+            elif not queued and _queue(context, job_id):
+                queued, again = True, 0.0
+            else:
+                again = None
         except DBAPIError as error:
             # The sweep comes back to it when Postgres does.
             log.warning("the database is in trouble", job=job_id, error=str(error.orig).strip().partition("\n")[0])
             return
 
 
-def _step_once(context: Context, job_id: str) -> float | None:
-    """One claim; returns in how many seconds to step again right here, or None to leave it to a hint or the sweep."""
+def _claim(context: Context, job_id: str) -> tuple[Lease, View] | None:
+    """None: the job is not due, waits in its queue, or another worker has it."""
     timings = context.settings.timings
     with context.database.transaction() as session:
         lease = claim(session, job_id, context.owner, timings.lease)
-        if lease is None:
-            return None
-        view = load_view(session, job_id, lease.now, timings)
-    with bound_contextvars(job=job_id, attempt=view.attempt.n if view.attempt else 0):
+        return None if lease is None else (lease, load_view(session, job_id, lease.now, timings))
+
+
+def _step_once(context: Context, lease: Lease, view: View) -> float | None:
+    """One step of a claimed job; returns in how many seconds to step again right here, or None to leave it to a hint or
+    the sweep."""
+    with bound_contextvars(job=lease.job_id, attempt=view.attempt.n if view.attempt else 0):
         try:
             return _work(context, lease, view)
         except LeaseLost:
