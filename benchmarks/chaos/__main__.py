@@ -23,7 +23,7 @@ from benchmarks.table import show
 
 _REPORTS = Path("build/chaos")
 _SETTLE = 300.0
-"""Seconds after the last fault in which all jobs must have ended."""
+"""Seconds after the last fault, or after the last end of a job since, in which another job must have ended."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -76,9 +76,12 @@ def _run(installation: Installation, audit: Path, chosen: argparse.Namespace, en
     over.set()
     breaking.join()
     submitting.join()
-    healed = time.monotonic()
-    while jobs.open() and time.monotonic() - healed < _SETTLE:
+    healed = last_end = time.monotonic()
+    left = len(jobs.open())
+    while left and time.monotonic() - last_end < _SETTLE:
         time.sleep(1)
+        if (now_left := len(jobs.open())) < left:
+            left, last_end = now_left, time.monotonic()
     settled = time.monotonic() - healed
     if len(jobs.ids) < chosen.jobs:
         faults.problems.append(f"only {len(jobs.ids)} of {chosen.jobs} jobs could be submitted")
