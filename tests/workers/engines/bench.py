@@ -18,7 +18,7 @@ from weft_core.engine_settings import LocalSettings
 from weft_core.launch import LaunchSpec, Resources
 from weft_workers.engines.local import LocalEngine
 from weft_workers.environments import EnvironmentBuilder
-from weft_workers.supervision.run import RunFolder
+from weft_workers.supervision.run import GONE, RunFolder
 
 T = TypeVar("T")
 INSTALLATION = "inst-test"
@@ -165,6 +165,8 @@ class Bench:
             self.engine.stop(path.name, timedelta(0))
             self.new_engine("other").stop(path.name, timedelta(0))
         until(lambda: not self.processes())
+        # A program that deletes one shows no command while it starts.
+        until(lambda: not list((self.home / "runs").glob(f"{GONE}*")))
 
 
 def kill(who: processes.Identity | None) -> None:
