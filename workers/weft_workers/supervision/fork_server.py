@@ -2,8 +2,8 @@
 
     fork_server SOCKET_DESCRIPTOR
 
-A fork takes a few milliseconds, and shares its memory with the others. A program of its own takes a tenth of a second
-of a processor, most of it for imports. The fork server ends with the process that it works for.
+A fork takes ten milliseconds, and shares its memory with the others. A program of its own takes a tenth of a second of
+a processor, most of it for imports. The fork server ends with the process that it works for.
 """
 
 from __future__ import annotations
