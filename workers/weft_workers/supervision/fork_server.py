@@ -15,8 +15,9 @@ import socket
 import sys
 import weakref
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from weft_workers.supervision import spawn
 from weft_workers.supervision.run import RunFolder
@@ -88,32 +89,24 @@ def main() -> None:
         [lock] = descriptors
         if (child := os.fork()) == 0:
             connection.close()
-            _become_supervisor(RunFolder(Path(os.fsdecode(path))), lock, gang.supervise)
+            spawn.end_with(partial(_become_supervisor, RunFolder(Path(os.fsdecode(path))), lock, gang.supervise))
         os.close(lock)
         os.waitpid(child, 0)  # until it has left this process
         with suppress(OSError):  # nobody is left to read it
             connection.send(_DONE)
 
 
-def _become_supervisor(run: RunFolder, lock: int, supervise: Callable[[RunFolder], None]) -> NoReturn:
+def _become_supervisor(run: RunFolder, lock: int, supervise: Callable[[RunFolder], None]) -> None:
     """Become what a program of its own would be: no process before it, and ``lock`` is all that it holds."""
-    status = 1
-    try:
-        spawn.leave_parent(keep=[lock])
-        os.setsid()
-        log = os.open(run.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        os.close(log)
-        spawn.default_signals()
-        _show_command("weft_workers.supervision.gang", str(run.path))
-        supervise(run)
-        status = 0
-    except BaseException as error:
-        spawn.show(error)
-    finally:
-        sys.stderr.flush()
-        os._exit(status)
+    spawn.leave_parent(keep=[lock])
+    os.setsid()
+    log = os.open(run.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    spawn.default_signals()
+    _show_command("weft_workers.supervision.gang", str(run.path))
+    supervise(run)
 
 
 def _show_command(*words: str) -> None:

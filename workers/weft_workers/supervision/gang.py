@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import sys
 import time
 from contextlib import suppress
 from typing import Any
@@ -96,7 +95,7 @@ class Gang:
             pid = os.fork()
             if pid == 0:
                 shared = self._network.namespaces if self._network else None
-                _supervise(LearnerSupervisor(self._run, rank, gang, learner, shared))
+                spawn.end_with(LearnerSupervisor(self._run, rank, gang, learner, shared).supervise)
             self._supervisors[pid] = rank
         self._publish()
 
@@ -162,19 +161,6 @@ class Gang:
                     group.remove()
                 self._run.write_exit(rank, Exit(-signal.SIGKILL, VANISHED, False, self._run.interrupted()))
             ended = {pid: status for pid, status in ended.items() if pid in self._supervisors}
-
-
-def _supervise(learner: LearnerSupervisor) -> None:
-    """The whole life of a learner's supervisor, right after its fork."""
-    code = 1
-    try:
-        learner.supervise()
-        code = 0
-    except BaseException as error:
-        spawn.show(error)
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
 
 
 def supervise(run: RunFolder) -> None:

@@ -103,20 +103,14 @@ def _listen(family: socket.AddressFamily) -> tuple[socket.socket, socket.socket]
 def start_relay(network: Network, places: Sequence[netlink.Endpoint]) -> int:
     """Start the relay of a network, a child that dies with this process; its pid. Raises: OSError."""
     parent = os.getpid()
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            processes.die_with_parent(parent)
-            streams = [socket.socket(fileno=descriptor) for descriptor in network.streams]
-            datagrams = [socket.socket(fileno=descriptor) for descriptor in network.datagrams]
-            relay.Relay(streams, datagrams, places).run()
-        except BaseException as error:
-            spawn.show(error)
-            sys.stderr.flush()
-        finally:
-            os._exit(code)
-    return child
+
+    def relay_all() -> None:
+        processes.die_with_parent(parent)
+        streams = [socket.socket(fileno=descriptor) for descriptor in network.streams]
+        datagrams = [socket.socket(fileno=descriptor) for descriptor in network.datagrams]
+        relay.Relay(streams, datagrams, places).run()
+
+    return os.fork() or spawn.end_with(relay_all)
 
 
 def listen() -> socket.socket:
@@ -137,19 +131,13 @@ def start_publisher(network: Network, listeners: Sequence[socket.socket]) -> int
     """Start a child, which dies with this process, that leads connections at ``listeners`` to the same port in the
     network; its pid. Raises: OSError."""
     parent = os.getpid()
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            processes.die_with_parent(parent)
-            sandbox.join(network.namespaces)
-            relay.Publisher(listeners).run()
-        except BaseException as error:
-            spawn.show(error)
-            sys.stderr.flush()
-        finally:
-            os._exit(code)
-    return child
+
+    def publish() -> None:
+        processes.die_with_parent(parent)
+        sandbox.join(network.namespaces)
+        relay.Publisher(listeners).run()
+
+    return os.fork() or spawn.end_with(publish)
 
 
 def main() -> None:

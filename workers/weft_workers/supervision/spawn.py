@@ -6,12 +6,12 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import weft_core
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
 _SOURCE = str(Path(__file__).resolve().parents[2])
 _CORE = str(Path(weft_core.__file__).resolve().parents[1])
@@ -48,6 +48,19 @@ def detached(
 def show(error: BaseException) -> None:
     """Print an error with its traceback, without the module ``traceback``: its import would slow down each start."""
     sys.excepthook(type(error), error, error.__traceback__)
+
+
+def end_with(life: Callable[[], object]) -> NoReturn:
+    """Do what this process was forked for, and end it: with code 0, or with code 1 and a traceback."""
+    code = 1
+    try:
+        life()
+        code = 0
+    except BaseException as error:
+        show(error)
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def command(module: str) -> list[str]:

@@ -145,7 +145,7 @@ class Spool:
     def _read(self, cursor: _Cursor) -> list[bytes]:
         with self._path(cursor.segment).open("rb") as file:
             # Never more than there is: a large buffer that shrinks afterwards leaves holes in the agent's memory.
-            there = file.seek(0, os.SEEK_END) - cursor.start
+            there = max(0, file.seek(0, os.SEEK_END) - cursor.start)  # a power cut may have taken its end
             file.seek(cursor.start)
             data = file.read(min(self._batch_bytes, there) if cursor.end is None else cursor.end - cursor.start)
             if b"\n" not in data:
