@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 from tests.e2e.stack import Stack, eventually, manifest
+from tests.processes import all_processes
 
 from benchmarks.table import median, show, spread
 from weft_workers import sweeper
@@ -70,7 +71,7 @@ def by_kind(stack: Stack) -> dict[str, list[psutil.Process]]:
 def _processes(stack: Stack) -> Iterator[psutil.Process]:
     """All processes that the stack started, also those that live on their own."""
     home = str(stack.home)
-    for process in psutil.process_iter():
+    for process in all_processes():
         try:
             environment = process.environ()
         except psutil.Error:

@@ -19,6 +19,7 @@ from cryptography.fernet import Fernet
 from pydantic import SecretStr
 from tests.api.conftest import Person
 from tests.e2e.stack import ENVIRONMENTS, alive, eventually
+from tests.processes import all_processes
 from tests.servers import free_port
 
 from benchmarks.chaos.gate import Gate
@@ -148,7 +149,7 @@ class Installation:
             words = process.cmdline()
             return "weft_trainer" in words or any(word.endswith("audited.py") for word in words)
 
-        return alive(psutil.process_iter(), lambda process: ours(process) and self._belongs(process))
+        return alive(all_processes(), lambda process: ours(process) and self._belongs(process))
 
     def stop(self) -> None:
         """Kill all of it, the learners that are left with it."""
@@ -160,7 +161,7 @@ class Installation:
         self.s3.close()
         self.servers.stop()
         end = time.monotonic() + 30
-        while (left := alive(psutil.process_iter(), self._belongs)) and time.monotonic() < end:
+        while (left := alive(all_processes(), self._belongs)) and time.monotonic() < end:
             for other in left:
                 with suppress(psutil.Error):
                     other.kill()

@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import yaml
 from tests.e2e.stack import ENVIRONMENTS, PROGRAMS, alive, eventually
+from tests.processes import all_processes
 
 
 class Desk:
@@ -93,7 +94,7 @@ class Desk:
             words = (*process.cmdline(), *process.environ().values())
             return process.pid != os.getpid() and any(str(self.folder) in word for word in words)
 
-        return alive(psutil.process_iter(), ours)
+        return alive(all_processes(), ours)
 
     def nothing_is_left(self) -> None:
         eventually(lambda: not self.processes(), f"processes are left: {self.processes()}")

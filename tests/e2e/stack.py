@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import psutil
 import pytest
 import yaml
+from tests.processes import all_processes
 
 from weft import Client, Job, LogLine
 from weft_embedded.home import Home
@@ -135,7 +136,7 @@ class Stack:
             words = (*process.cmdline(), process.cwd(), *process.environ().values())
             return process.pid != os.getpid() and any(str(self.home) in word for word in words)
 
-        return alive(psutil.process_iter(), ours)
+        return alive(all_processes(), ours)
 
     def learners(self) -> list[psutil.Process]:
         """Processes that run in a learner's folder."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 from tests.engines.learners import MARK
+from tests.processes import all_processes
 
 from weft_core.launch import LaunchSpec
 
@@ -26,7 +27,7 @@ def of(specs: Iterable[LaunchSpec]) -> list[str]:
 
 def agent(run_name: str, rank: int) -> psutil.Process:
     """The agent of a learner whose command runs: the nearest of its parents that is one."""
-    for process in psutil.process_iter(["environ"]):
+    for process in all_processes(["environ"]):
         environment = process.info["environ"] or {}
         if environment.get(MARK) == run_name and environment.get("WEFT_RANK") == str(rank):
             with suppress(psutil.NoSuchProcess):  # one of a moment
@@ -40,6 +41,6 @@ def that_show(secret: str) -> list[str]:
     """Command lines, which everybody on the machine can read, that hold a secret."""
     return [
         " ".join(process.info["cmdline"])
-        for process in psutil.process_iter(["cmdline"])
+        for process in all_processes(["cmdline"])
         if secret in " ".join(process.info["cmdline"] or [])
     ]

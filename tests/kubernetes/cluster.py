@@ -20,6 +20,7 @@ from urllib.parse import urlencode
 
 import psutil
 from kubernetes import client, config
+from tests.processes import all_processes
 
 REPOSITORY = Path(__file__).parents[2]
 # Read at import, as the tests' own fixtures take WEFT_… out of the environment.
@@ -142,7 +143,7 @@ class Cluster:
     def processes_of(self, uid: str) -> list[psutil.Process]:
         """The processes of a pod, which this machine sees, too."""
         found = []
-        for process in psutil.process_iter():
+        for process in all_processes():
             with contextlib.suppress(OSError, psutil.Error):
                 if f"pod{uid}" in Path(f"/proc/{process.pid}/cgroup").read_text() and process.exe() != "/pause":
                     found.append(process)

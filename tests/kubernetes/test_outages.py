@@ -248,9 +248,9 @@ def test_a_node_that_does_not_answer_and_two_learners_on_it(on_kube: KubeStack) 
     frozen = cluster.processes_of(stale)
     assert len(frozen) >= 2, "its agent, and what it runs"
     os.kill(kubelet, signal.SIGSTOP)
-    for process in frozen:
-        process.suspend()
     try:
+        for process in frozen:
+            process.suspend()
         lively = when(lively, lambda now: now.condition, "a condition")
         assert "learner 1: node node-2 has not answered since" in (lively.condition or "")
         assert "node node-2 has not answered" in on_kube.shown(lively)
@@ -263,7 +263,8 @@ def test_a_node_that_does_not_answer_and_two_learners_on_it(on_kube: KubeStack) 
         assert any(process.is_running() for process in frozen), "nobody could end it"
     finally:
         for process in frozen:
-            process.resume()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
         # It wakes before its node does, and learns from Weft's API alone that its attempt is over.
         _, awake = psutil.wait_procs(frozen, timeout=120)
         os.kill(kubelet, signal.SIGCONT)

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from tests.e2e.stack import PROGRAMS, REPOSITORY, alive, eventually
 from tests.environments import FIRST_RUN
+from tests.processes import all_processes
 from tests.programs.machine import Machine, tiny_llm
 
 EXAMPLE = REPOSITORY / "examples/llm-finetune"
@@ -99,7 +100,7 @@ def test_a_language_model_is_sharded_over_two_learners(machine: Machine, animals
                 break
         eventually(lambda: stored(out / "checkpoints", 2), "the first one's shard, and the list of all shards", 600)
         eventually(lambda: stored(out / "checkpoints/learner-2", 1), "the second one's shard", 600)
-        [victim] = alive(psutil.process_iter(), lambda process: is_the_second(process, go))
+        [victim] = alive(all_processes(), lambda process: is_the_second(process, go))
         victim.kill()
         said += [line.rstrip() for line in process.stdout]  # communicate() would miss what has been read ahead
         errors = process.stderr.read()

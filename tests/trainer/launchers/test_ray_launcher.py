@@ -19,6 +19,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.processes import all_processes
 from tests.trainer.agents import Launch
 from tests.trainer.conftest import StartApi
 
@@ -62,7 +63,7 @@ def clean(tmp_path: Path, temporary: Path) -> Iterator[Callable[[str], list[str]
 
     def found(part: str = str(tmp_path)) -> list[str]:
         names = []
-        for process in psutil.process_iter():
+        for process in all_processes():
             try:
                 if process.status() == psutil.STATUS_ZOMBIE or process.pid == os.getpid():
                     continue

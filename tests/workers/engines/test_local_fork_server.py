@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import psutil
 import pytest
+from tests.processes import all_processes
 from tests.workers.engines.bench import COUNT, Bench, kill, until
 
 from weft_core import processes
@@ -19,7 +20,7 @@ from weft_workers.engines.local import engine
 def fork_servers(bench: Bench) -> list[processes.Identity]:
     """Those of the home's engines. Each prints into the log of the run for which it was started."""
     found = []
-    for process in psutil.process_iter():
+    for process in all_processes():
         with suppress(psutil.Error, OSError):
             is_one = "weft_workers.supervision.fork_server" in process.cmdline()
             if is_one and str(bench.folder) in os.readlink(f"/proc/{process.pid}/fd/2"):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.processes import all_processes
 from tests.trainer.agents import spec as learner_spec
 from tests.trainer.api_double import ApiDouble
 from tests.workers.engines.bench import Bench, kill, until
@@ -105,7 +106,7 @@ def _spooled(spool: Path) -> str:
 def _senders(bench: Bench, spec: LaunchSpec) -> list[psutil.Process]:
     """The processes that have started agents for both learners, to send what is left."""
     found = []
-    for process in psutil.process_iter():
+    for process in all_processes():
         with suppress(psutil.Error):
             if {"weft_workers.supervision.unsent", str(bench.run(spec).path)} <= set(process.cmdline()):
                 agents = [child for child in process.children() if "weft_trainer" in child.cmdline()]
