@@ -25,6 +25,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from weft_api.app import create_app
 from weft_api.context import Context
 from weft_api.http.patience import PatientProtocol
+from weft_api.jobs.ends import ENDS
 from weft_api.streaming.tunnels import TUNNELS
 from weft_core.processes import collect_again, few_arenas, many_files, name_process, return_memory
 from weft_core.service_log import configure_logging
@@ -41,7 +42,7 @@ _SHUTDOWN = 5  # seconds for requests in progress; followers get the news at onc
 
 
 class _Server(uvicorn.Server):
-    """Answers the heartbeats that it holds back before it waits for requests under way."""
+    """Answers the requests that it holds back before it waits for requests under way."""
 
     def __init__(self, config: uvicorn.Config, context: Context) -> None:
         super().__init__(config)
@@ -49,6 +50,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         TUNNELS.of(self._context).release()
+        ENDS.of(self._context).release()
         await super().shutdown(sockets)
 
 

@@ -120,6 +120,15 @@ def test_followers_do_not_keep_it_from_stopping(ann: Person, served: Served) -> 
     assert line["request_id"] == response.headers["x-request-id"]
 
 
+def test_requests_that_it_holds_are_answered_when_it_stops(ann: Person, served: Served) -> None:
+    job = ann.submit()
+    held = f"http://{served.address}/api/v1/jobs/{job['id']}/end?wait=30"
+    with httpx.stream("GET", held, headers=dict(ann.http.headers), timeout=120) as response:
+        served.process.send_signal(signal.SIGTERM)
+        assert json.loads(response.read())["ended"] is False
+    assert served.process.wait(60) in (0, -signal.SIGTERM)
+
+
 def test_it_may_have_as_many_connections_as_the_kernel_permits(api_settings: Settings, tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, hard), hard))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Depends, Query, Request, Response
+from fastapi.responses import StreamingResponse
 from pydantic import Field
 
 from weft_api.access.auth import Editor, Viewer
@@ -31,11 +34,13 @@ from weft_api.http.problems import (
 )
 from weft_api.jobs import lifecycle
 from weft_api.jobs.edits import edit
+from weft_api.jobs.ends import ENDS
 from weft_api.jobs.ordering import NEWEST, MetricCondition, Metrics, Order, Sort
 from weft_api.jobs.schemas import (
     EditBody,
     HaltBody,
     JobDetail,
+    JobEnd,
     JobPage,
     JobView,
     KeepaliveAnswer,
@@ -183,6 +188,32 @@ def get_job(job_id: str, context: Ctx, who: Viewer) -> JobDetail:
     with context.database.transaction() as session:
         scope = who.scope(session)
         return detail_job(scope, who, find_job(scope, job_id))
+
+
+@router.get("/jobs/{job_id}/end", summary="Wait for a job's end", response_model=JobEnd, responses=responses(NOT_FOUND))
+def get_end(
+    job_id: str,
+    request: Request,
+    context: Ctx,
+    who: Viewer,
+    wait: Annotated[float, Query(ge=0, le=30, description="Seconds to wait for the end.")] = 0,
+) -> JobEnd | Response:
+    """The answer comes when the job ends, or after `wait` seconds. It may come before, with `ended` false: then
+    send the request again in a moment."""
+    with context.database.transaction() as session:
+        job = find_job(who.scope(session), job_id)
+        now = JobEnd.of(job.state, job.reason)
+    if now.ended or not wait:
+        return now
+
+    # In the body, so that the request's turn ends before it waits.
+    async def body() -> AsyncIterator[str]:
+        began = time.monotonic()
+        end = await ENDS.of(context).wait(who, job_id, now, wait)
+        request.state.waited = time.monotonic() - began
+        yield end.model_dump_json()
+
+    return StreamingResponse(body(), media_type="application/json")
 
 
 @router.patch(

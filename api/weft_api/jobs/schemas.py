@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StringConstraints
 
 from weft_api.metrics.schemas import BestAndLast
 from weft_core.launch import Resources
+from weft_core.lifecycle.states import TERMINAL, JobState
 
 _JOB_EXAMPLE: dict[str, Any] = {
     "id": "job-4k9x2m7qd1ze",
@@ -290,6 +291,22 @@ class Keepalive(BaseModel):
         le=30 * 86_400,
         description="Also halt the job if no learner has printed a line or used 5 % of a CPU or GPU for this time.",
     )
+
+
+class JobEnd(BaseModel):
+    """Whether a job has ended, and how."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"ended": True, "state": "COMPLETED", "reason": "all learners succeeded"}]}
+    )
+
+    ended: bool = Field(description="Whether the state is COMPLETED, FAILED or HALTED.")
+    state: JobState
+    reason: str
+
+    @classmethod
+    def of(cls, state: str, reason: str) -> JobEnd:
+        return cls(ended=state in TERMINAL, state=JobState(state), reason=reason)
 
 
 class KeepaliveAnswer(BaseModel):

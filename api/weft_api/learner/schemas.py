@@ -37,11 +37,15 @@ class IdentityTokenCall(LearnerCall):
     model_config = call_examples()
 
 
+_Address = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[0-9A-Za-z.:_%-]+$")]
+_Ports = Annotated[list[Annotated[int, Field(ge=1, le=65535)]], Field(max_length=64)]
+
+
 class AddressCall(LearnerCall):
     model_config = call_examples(address="10.0.0.7", ports=[40001, 40002, 40003, 40004])
 
-    address: str = Field(min_length=1, max_length=255, pattern=r"^[0-9A-Za-z.:_%-]+$")
-    ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(max_length=64)
+    address: _Address
+    ports: _Ports
 
 
 class Listing(BaseModel):
@@ -102,6 +106,10 @@ class PhaseCall(LearnerCall):
         default=None, description="Learner 1 sends its inputs with PROCESSING. The server keeps them as lineage."
     )
     checkpoint: Origin | None = Field(default=None, description="The checkpoint that the learner starts from.")
+    address: _Address | None = Field(
+        default=None, description="Where the learner's program listens, of a learner that has sent no address before."
+    )
+    ports: _Ports | None = None
     kept: Kept | None = Field(
         default=None, description="The learner's command has failed, and the learner stays for a look inside."
     )
@@ -287,7 +295,7 @@ class RoundCall(LearnerCall):
 
     state: Literal["ready", "broken", "running"]
     round: int = Field(ge=0, le=2**31 - 1, description="The last round that the learner was in; 0 before its first.")
-    address: str | None = Field(default=None, min_length=1, max_length=255, pattern=r"^[0-9A-Za-z.:_%-]+$")
+    address: _Address | None = None
     ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(default_factory=list, max_length=64)
     exit_code: int | None = Field(default=None, ge=-1000, le=1000)
     reason: Annotated[Storable, Field(max_length=10_000)] = ""

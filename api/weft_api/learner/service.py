@@ -186,6 +186,8 @@ def phase(context: Context, token: AttemptToken, call: PhaseCall) -> None:
         _advance(learner, LearnerPhase(call.phase))
         if learner.phase == LearnerPhase.PROCESSING and job.started_at is None:
             job.started_at = func.now()  # here, as a short job may be past it before a worker looks
+        if call.address:
+            learner.address, learner.ports = call.address, call.ports
         if call.inputs and call.rank == 0:
             attempt.inputs = call.inputs.model_dump(exclude_none=True)
         if call.message:

@@ -89,7 +89,7 @@ def last_event_id(value: str | None) -> int | None:
 def follow(
     context: Context, who: Principal, stream: str, job_id: str, poll: Callable[[], Poll[ServerSentEvent]]
 ) -> EventSourceResponse:
-    """An answer with the events that ``poll`` finds, again and again.
+    """An answer with the events of a job that ``poll`` finds, again and again.
 
     Each poll is a short transaction in a thread; while a slow client receives them, no connection is held.
 
@@ -97,7 +97,7 @@ def follow(
         Problem: too_many_streams.
     """
     SIGN_INS.of(context).admit(who)
-    events: AsyncIterator[ServerSentEvent] = polled(context, who, stream, job_id, poll)
+    events: AsyncIterator[ServerSentEvent] = polled(context, who, stream, job_id, poll, logs=False)
     return streamed(events)
 
 
@@ -120,11 +120,15 @@ async def _ask(context: Context, question: Callable[[], Answer]) -> Answer:
 
 
 async def polled(
-    context: Context, who: Principal, stream: str, job_id: str, poll: Callable[[], Poll[News]]
+    context: Context, who: Principal, stream: str, job_id: str, poll: Callable[[], Poll[News]], *, logs: bool = True
 ) -> AsyncGenerator[News, None]:
-    """The events that ``poll`` finds, again and again, until nothing more can come or ``who`` is signed out."""
+    """The events that ``poll`` finds, again and again, until nothing more can come or ``who`` is signed out.
+
+    Args:
+        logs: also poll when the job has logged something.
+    """
     with METRICS.of(context).followers.labels(stream).track_inprogress():
-        async with WAKEUPS.of(context).subscribe(job_id) as subscription:
+        async with WAKEUPS.of(context).subscribe(job_id, logs=logs) as subscription:
             with SIGN_INS.of(context).watch(who, subscription.notify) as sign_in:
                 # Signed out, it ends without `end`: a client that comes back gets a 401 with the reason.
                 while not sign_in.ended:

@@ -28,9 +28,10 @@ _ALWAYS = "weft:bell"
 
 
 class Subscription:
-    """Waits for news of a job."""
+    """Waits for news of a job. ``logs``: also of its log."""
 
-    def __init__(self, wakeups: Wakeups) -> None:
+    def __init__(self, wakeups: Wakeups, logs: bool) -> None:
+        self.logs = logs
         self._wakeups = wakeups
         self._notified = asyncio.Event()
 
@@ -72,10 +73,10 @@ class Wakeups:
             self._later(self._add_channel(channel))
 
     @asynccontextmanager
-    async def subscribe(self, job_id: str) -> AsyncIterator[Subscription]:
-        """A subscription to this job's log, states and events, until the context is left."""
+    async def subscribe(self, job_id: str, *, logs: bool = True) -> AsyncIterator[Subscription]:
+        """A subscription to this job's states and events, and to its log, until the context is left."""
         self._start()
-        subscription = Subscription(self)
+        subscription = Subscription(self, logs)
         of_job = self._subscriptions.setdefault(job_id, set())
         of_job.add(subscription)
         try:
@@ -156,14 +157,15 @@ class Wakeups:
             if message["type"] in ("message", "subscribe"):
                 # A new subscription notifies too: the follower may have polled before Redis had the subscription.
                 self.poll = _THERE
-                take = self._hearers.get(message["channel"].decode())
+                name = message["channel"].decode()
+                take = self._hearers.get(name)
                 if take is not None:
                     if message["type"] == "message":
                         take(message["data"])
                     continue
-                job_id = message["channel"].decode().rpartition(":")[2]
-                for subscription in self._subscriptions.get(job_id, ()):
-                    subscription.notify()
+                for subscription in self._subscriptions.get(name.rpartition(":")[2], ()):
+                    if subscription.logs or not name.startswith(LOGS):
+                        subscription.notify()
 
     def _notify_all(self) -> None:
         for of_job in self._subscriptions.values():

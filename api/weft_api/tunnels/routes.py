@@ -13,7 +13,7 @@ from weft_api.access.attempts import Token
 from weft_api.access.auth import Editor
 from weft_api.context import Ctx
 from weft_api.http.audited import audited, socket_audit
-from weft_api.http.problems import CONFLICT, not_found, responses
+from weft_api.http.problems import CONFLICT, NOT_FOUND, not_found, responses
 from weft_api.streaming.sign_ins import SIGN_INS
 from weft_api.streaming.tunnels import TUNNELS, Tunnel
 from weft_api.telemetry import METRICS
@@ -30,7 +30,7 @@ Kind = Literal["exec", "shell", "get", "put", "forward", "profile", "events"]
     "/jobs/{job_id}/tunnels",
     status_code=204,
     summary="Check whether a tunnel to a learner may be opened",
-    responses=responses(CONFLICT),
+    responses=responses(NOT_FOUND, CONFLICT),
 )
 def check_tunnel(
     job_id: str, context: Ctx, who: Editor, learner: Annotated[int, Query(ge=1, le=1_000_000)] = 1

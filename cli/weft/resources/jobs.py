@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,8 +17,6 @@ from weft.errors import (
     JobFailed,
     JobHalted,
     NotFound,
-    Unavailable,
-    WaitTimeout,
     WeftError,
 )
 from weft.models import (
@@ -38,18 +35,16 @@ from weft.models import (
     parse_time,
 )
 from weft.resources.code import send
+from weft.resources.job_ends import Ends
 from weft.resources.job_files import job_path
 from weft.resources.job_record import JobRecord, read_record
 from weft.resources.job_streams import JobStreams
 from weft.resources.metrics import Curve, Metrics, Point, Series
 from weft.resources.profiles import Profiles
 from weft.transport.http import Body, Transport, segment
-from weft.transport.sse import PATIENCE
 from weft.transport.transfer import Progress, silent
 from weft.transport.tunnel import Tunnel
 
-_QUICKEST, _SLOWEST = 0.1, 2.0
-"""Seconds between two requests while :meth:`Jobs.wait` waits."""
 _ID = re.compile(r"job-[0-9a-z]{12}")
 
 
@@ -220,6 +215,7 @@ class Jobs(JobStreams):
         super().__init__(transport)
         self.metrics = Metrics(transport)
         self.profiles = Profiles(transport)
+        self._ends = Ends(transport)
 
     def submit(
         self,
@@ -474,25 +470,8 @@ class Jobs(JobStreams):
             NotFound: the job has been deleted.
             Unavailable: no contact for ten minutes.
         """
-        begun = contact = time.monotonic()
-        deadline = None if timeout is None else begun + timeout
-        while True:
-            try:
-                job = self.get(job_id)
-                contact = time.monotonic()
-            except Unavailable:
-                if time.monotonic() - contact > PATIENCE:
-                    raise
-            else:
-                if job.is_terminal:
-                    break
-            # The pauses grow: the end is noticed after at most a twentieth of the time that has passed.
-            pause = min(max(_QUICKEST, 0.05 * (time.monotonic() - begun)), _SLOWEST)
-            if deadline is not None:
-                pause = min(pause, deadline - time.monotonic())
-                if pause <= 0:
-                    raise WaitTimeout(f"job {job_id} has not ended within {timeout:g} s")
-            time.sleep(pause)
+        while not (job := self._ends.wait(job_id, timeout, self.get)).is_terminal:
+            pass  # it was halted and resumed
         if check and job.state == "FAILED":
             raise JobFailed(job)
         if check and job.state == "HALTED":

@@ -5,13 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import time
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.cli.double import DROP, Answer, Double, Seen, as_json, events, job, job_event, line, line_events, problem
+from tests.cli.double import DROP, Answer, Double, Seen, as_json, events, job_event, line, line_events, problem
 
 from weft import errors
 from weft.client import Client
@@ -208,31 +206,6 @@ def test_watching_hands_on_what_ends_it(double: Double, client: Client) -> None:
     double.on("GET", FOLLOW, events(END))
     with pytest.raises(errors.NotFound):
         list(client.jobs.watch(ID))
-
-
-def test_waiting_survives_an_outage(double: Double, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: None)  # other threads sleep as ever
-    monkeypatch.setattr("weft.resources.jobs.time", clock)
-    away = [problem(503, "database_unavailable")] * 12
-    double.on("GET", f"jobs/{ID}", as_json(job()), *away, as_json(job(state="COMPLETED")))
-    assert client.jobs.wait(ID).state == "COMPLETED"
-
-
-@pytest.mark.parametrize(("state", "kind"), [("FAILED", errors.JobFailed), ("HALTED", errors.JobHalted)])
-def test_waiting_raises_for_another_end(
-    double: Double, client: Client, state: str, kind: type[errors.JobEnded]
-) -> None:
-    double.on("GET", f"jobs/{ID}", as_json(job(state=state, reason="learner 2 was killed: out of memory")))
-    with pytest.raises(kind, match="learner 2 was killed") as caught:
-        client.jobs.wait(ID)
-    assert caught.value.job.id == ID
-    assert client.jobs.wait(ID, check=False).state == state
-
-
-def test_waiting_ends_in_time(double: Double, client: Client) -> None:
-    double.on("GET", f"jobs/{ID}", as_json(job()))
-    with pytest.raises(TimeoutError, match="has not ended within"):
-        client.jobs.wait(ID, timeout=0.05)
 
 
 def test_the_doubles_lines_are_json() -> None:

@@ -91,3 +91,4 @@ def test_it_is_in_the_jobs_log(start_api: StartApi, launch: Launch, bucket: Buck
     assert re.fullmatch(r"data: [\d.]+ \S+ of 5 MiB, 0 of 1 object, [\d.]+ \S+/s.*", first)
     assert re.fullmatch(r"data: all here: 5 MiB, 1 object in [\dms]+, .*/s", last)
     assert own == "trains"
+    assert api.learners[0].phases[:3] == ["STARTED", "DOWNLOADING", "PROCESSING"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -25,6 +26,8 @@ from weft_trainer.stores.summary import summary
 from weft_trainer.words import count
 
 _PEERS_WAIT = 10.0
+_MOMENT = 0.5
+"""Seconds."""
 
 
 class Brought(NamedTuple):
@@ -45,14 +48,18 @@ def prepare(learner: Learner, ports: Sequence[int]) -> Plan:
     """
     launcher = find_launcher(learner.spec.launcher)
     me = Peer(learner.spec.rank, learner.address, tuple(ports))
-    with ThreadPoolExecutor(1, "address") as beside:
-        reported = beside.submit(learner.api.address, me.address, me.ports)
-        brought = bring_inputs(learner)
-        reported.result()
-    plan = launcher.plan(learner.spec, me, _meet(learner, me))
+    if learner.spec.learners == 1:
+        brought, peers = bring_inputs(learner), [me]
+    else:
+        with ThreadPoolExecutor(1, "address") as beside:
+            reported = beside.submit(learner.api.address, me.address, me.ports)
+            brought = bring_inputs(learner)
+            reported.result()
+        peers = _meet(learner)
+    plan = launcher.plan(learner.spec, me, peers)
     if learner.has_package("jax"):
         plan = as_open_mpi(plan, learner.spec.env)
-    learner.api.phase("PROCESSING", brought.words, brought.inputs, brought.checkpoint)
+    learner.api.phase("PROCESSING", brought.words, brought.inputs, brought.checkpoint, me)
     return plan
 
 
@@ -64,13 +71,23 @@ def bring_inputs(learner: Learner) -> Brought:
         learner.make_venv(None)
         return Brought()
     cache = NodeCache(learner.config.cache_dir, learner.config.cache_size)
+    ended = threading.Event()
     with ThreadPoolExecutor(2, "beside") as beside:  # the data comes meanwhile
-        reported = beside.submit(learner.api.phase, "DOWNLOADING")
-        overlay = beside.submit(_lay_over, learner, cache)
-        brought = _bring_files(learner, cache)
-        words = overlay.result()
+        reported = beside.submit(_report_unless, ended, learner)
+        try:
+            overlay = beside.submit(_lay_over, learner, cache)
+            brought = _bring_files(learner, cache)
+            words = overlay.result()
+        finally:
+            ended.set()
         reported.result()
     return brought._replace(words="; ".join(filter(None, (brought.words, words))))
+
+
+def _report_unless(ended: threading.Event, learner: Learner) -> None:
+    """Report the phase of downloads that last for a moment or longer."""
+    if not ended.wait(_MOMENT):
+        learner.api.phase("DOWNLOADING")
 
 
 def _lay_over(learner: Learner, cache: NodeCache) -> str:
@@ -117,10 +134,8 @@ def _look_up_results(spec: LearnerSpec) -> None:
             raise
 
 
-def _meet(learner: Learner, me: Peer) -> list[Peer]:
+def _meet(learner: Learner) -> list[Peer]:
     """All learners, once all of them are there: a gang starts as a whole."""
-    if learner.spec.learners == 1:
-        return [me]
     while (peers := learner.api.peers(_PEERS_WAIT)) is None:
         pass
     return peers

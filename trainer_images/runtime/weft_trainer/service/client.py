@@ -81,10 +81,13 @@ class ApiClient:
         message: str | None = None,
         inputs: Mapping[str, Any] | None = None,
         checkpoint: Mapping[str, Any] | None = None,
+        place: Peer | None = None,
     ) -> None:
         """``inputs``: summaries of the manifest's inputs; ``checkpoint``: the checkpoint that the learner begins
-        with."""
+        with; ``place``: where its program listens."""
         more = {"message": self.mask.within(message), "inputs": inputs, "checkpoint": checkpoint}
+        if place is not None:
+            more |= {"address": place.address, "ports": list(place.ports)}
         self._post("phase", {"phase": phase} | {name: value for name, value in more.items() if value})
 
     def keep(self, exit_code: int, reason: str, last_lines: Sequence[str], seconds: float) -> None:
