@@ -13,13 +13,17 @@ from weft_core.store.queue import note_change
 from weft_core.store.scope import Scope
 from weft_workers.duties import OtherDuties, QueueDuties, find_other_duties, find_queue_duties
 from weft_workers.reconcile.admit import admit, observe
-from weft_workers.watching import watch
+from weft_workers.watching import EVERY, watch
 
 NONE = OtherDuties(endings=False, deliveries=False, sweeps=False, predecessors=False, schedules=False)
 
 
 def queue_duties(world: World) -> QueueDuties:
-    return find_queue_duties(world.context.database, ["local"])["local"]
+    return find_queue_duties(world.context.database, ["local"])[0]["local"]
+
+
+def seconds_to_watch(world: World) -> float:
+    return find_queue_duties(world.context.database, ["local"])[1]
 
 
 def test_an_engine_of_which_nothing_is_known_has_all_duties(world: World) -> None:
@@ -52,6 +56,7 @@ def test_an_engine_is_watched_while_something_runs_there(world: World) -> None:
     job = world.running()
     watch(world.context, "local")
     assert not queue_duties(world).watch, "it was done just now"
+    assert 0 < seconds_to_watch(world) <= EVERY
     with world.transaction() as session:
         session.get_one(Queue, "local").next_watch_at = func.now()
     assert queue_duties(world).watch
@@ -60,6 +65,7 @@ def test_an_engine_is_watched_while_something_runs_there(world: World) -> None:
     world.step(job, 3)
     assert world.job(job).state == "HALTED"
     assert not queue_duties(world).watch, "nothing runs any more"
+    assert seconds_to_watch(world) == float("inf")
 
 
 def test_the_other_duties(world: World) -> None:
@@ -85,19 +91,25 @@ def test_the_other_duties(world: World) -> None:
     assert found() == NONE._replace(predecessors=True)
 
 
-def test_whether_a_job_is_open(world: World) -> None:
-    database = world.context.database
-    assert not find_other_duties(database)[1]
+def test_whether_the_next_duties_are_due_in_a_moment(world: World) -> None:
+    def busy() -> bool:
+        return find_other_duties(world.context.database)[1]
+
+    assert not busy()
     job = world.submit()
-    assert find_other_duties(database)[1], "it waits for room"
+    assert busy(), "it waits for room"
     world.halt(job)
     world.step(job, 3)
     assert world.job(job).state == "HALTED"
-    assert not find_other_duties(database)[1]
+    assert not busy()
     job = world.running()
-    assert find_other_duties(database)[1]
+    assert not busy(), "it runs undisturbed"
     world.halt(job)
+    world.engine.obeys = False
+    world.step(job)
+    assert busy(), "it ends"
+    world.engine.obeys = True
     world.phase(job, LearnerPhase.EXITED)
     world.step(job, 3)
     assert world.job(job).state == "HALTED"
-    assert not find_other_duties(database)[1]
+    assert not busy()

@@ -62,7 +62,7 @@ _THREADS = 4
 _BATCH = 200
 _CHECK_EVERY = 10.0  # seconds between two checks of an engine
 _SEARCH_EVERY = 0.1  # seconds between two searches for something to do
-_REST = 1.0  # seconds more while no job is open and Redis tells of no change
+_REST = 1.0  # seconds more while no job waits or ends, and Redis tells of no change
 _TIDY_EVERY = 600.0
 _RETENTION_EVERY = 60.0
 _ARCHIVE_EVERY = 5.0
@@ -89,7 +89,7 @@ class Sweeper:
         self._gone: frozenset[str] = frozenset()
         """Runs that had ended at the last observation, and whose attempts had not."""
         self._at_rest = False
-        """That no job was open at the last search."""
+        """That no job waited or ended at the last search."""
         self._lock = threading.Lock()
         signals = [(duty, name) for duty in QueueDuties._fields for name in context.engines]
         signals += [(duty, "") for duty in OtherDuties._fields]
@@ -228,30 +228,34 @@ class Sweeper:
             pass
 
     def _search(self) -> None:
-        """Search for something to do: often while there are open jobs, otherwise after a wake-up."""
+        """Search for something to do: often while jobs wait or end, otherwise after a wake-up, or when an engine is to
+        be watched."""
         wakeups = WakeUps(self._context.settings.redis_url.get_secret_value())
         for other in itertools.cycle((True, False)):  # the other duties may wait twice as long
             if self._stopping.is_set():
                 break
-            self._guarded(self._find_queue_duties)
+            rest = min(_REST, self._guarded(self._find_queue_duties))
             if other or self._at_rest:
                 self._guarded(self._find_other_duties)
             self._stopping.wait(_SEARCH_EVERY * random.uniform(0.7, 1.3))  # noqa: S311
             if self._at_rest:
-                wakeups.wait(_REST)
+                wakeups.wait(rest)
             else:
                 wakeups.close()
         wakeups.close()
 
-    def _find_queue_duties(self) -> None:
-        for name, duties in find_queue_duties(self._context.database, self._context.engines).items():
+    def _find_queue_duties(self) -> float:
+        """Returns the seconds until an engine is to be watched."""
+        found, soonest = find_queue_duties(self._context.database, self._context.engines)
+        for name, duties in found.items():
             self._signal(duties._asdict(), name)
+        return soonest
 
     def _find_other_duties(self) -> None:
         self._at_rest = False  # also if the search fails
-        duties, is_open = find_other_duties(self._context.database)
+        duties, is_busy = find_other_duties(self._context.database)
         self._signal(duties._asdict(), "")
-        self._at_rest = not is_open
+        self._at_rest = not is_busy
 
     def _signal(self, duties: Mapping[str, bool], engine: str) -> None:
         for duty, wanted in duties.items():

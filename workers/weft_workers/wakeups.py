@@ -1,4 +1,4 @@
-"""Wake-ups for any job, through Redis: a sweeper without open jobs need not search for them all the time."""
+"""Wake-ups for any job, through Redis: a sweeper for which no job waits or ends need not search all the time."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ class WakeUps:
                 return
             end = time.monotonic() + seconds
             while (left := end - time.monotonic()) > 0 and self._subscription.get_message(timeout=left) is None:
+                pass
+            while self._subscription.get_message() is not None:  # one search follows, however many have come
                 pass
         except (redis.RedisError, OSError):
             self.close()

@@ -56,6 +56,7 @@ def settle(context: Context, lease: Lease, view: View, verdict: Settle) -> float
             blame(session, taken.job, attempt.n, node, verdict.reason)
         _tell_outcome(session, taken.job, verdict, lines, preempted=replace(attempt, reason=verdict.reason).preempted)
         taken.release(0)
+    context.wake.changed(view.job.id)
     log.info("outcome", outcome=verdict.outcome.value, reason=verdict.reason)
     return 0
 
