@@ -23,6 +23,17 @@ from weft_workers.supervision.run import GONE, RunFolder
 T = TypeVar("T")
 INSTALLATION = "inst-test"
 _AGENT = "import os, pathlib; exec(pathlib.Path(os.environ['WEFT_API_URL']).read_text())"
+# Like the agent, the stand-in can be a fork of a process that has loaded it.
+_FORKED = """
+import os, runpy, sys
+def run():
+    try:
+        runpy.run_module("weft_trainer", run_name="__main__")
+    except SystemExit as end:
+        os._exit(end.code)
+    finally:
+        sys.stdout.flush()
+"""
 FOREVER = "import time\ntime.sleep(600)"
 # Each start of a learner leaves one letter.
 COUNT = """
@@ -54,6 +65,7 @@ class Bench:
         self.agent.mkdir(parents=True)
         (self.agent / "__init__.py").touch()
         (self.agent / "__main__.py").write_text(_AGENT)
+        (self.agent / "forked.py").write_text(_FORKED)
         self.images = EnvironmentBuilder(folder / "environments", agent=self.agent)
         self.engine = self.new_engine()
 

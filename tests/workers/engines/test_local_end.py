@@ -243,7 +243,7 @@ def test_stop_right_after_launch(bench: Bench) -> None:
 def test_stop_of_a_run_whose_launch_was_cut_short(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = bench.spec(FOREVER)
     with monkeypatch.context() as patch:
-        patch.setattr(type(bench.engine), "_start", lambda self, run: None)
+        patch.setattr(type(bench.engine), "_start", lambda *_: None)
         bench.engine.launch(spec)
     assert bench.engine.observe()[spec.run_name].learners == {}
     bench.engine.stop(spec.run_name, timedelta(seconds=600))

@@ -203,7 +203,7 @@ def test_the_learners_outlive_the_worker(bench: Bench) -> None:
 def test_all_learners_or_none(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = bench.spec(COUNT, learners=3)
     with monkeypatch.context() as patch:
-        patch.setattr(LocalEngine, "_start", lambda self, run: run.learner(2).write_text("in the way"))
+        patch.setattr(LocalEngine, "_start", lambda self, run, agent: run.learner(2).write_text("in the way"))
         bench.engine.launch(spec)
     bench.engine.launch(spec)
     seen = bench.wait(spec, lambda seen: seen.failed)

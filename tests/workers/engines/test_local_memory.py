@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.workers.engines.bench import FOREVER, Bench, kill, until
 
-from weft_workers.supervision import cgroups
+from weft_workers.supervision import cgroups, spawn
 from weft_workers.supervision.cgroups import MemoryGroup
 
 EATER = "eaten = bytearray(400 << 20)\n"
@@ -86,7 +86,7 @@ def _without_groups(bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         )
     (copy / "weft_workers" / "__init__.py").touch()
     (bench.folder / "vmstat").write_text("nr_free_pages 1\noom_kill 7\n")
-    monkeypatch.setattr("weft_workers.supervision.spawn._SOURCE", str(copy))
+    monkeypatch.setattr("weft_workers.supervision.spawn.SOURCES", (str(copy), spawn.SOURCES[1]))
 
 
 @pytest.mark.parametrize(

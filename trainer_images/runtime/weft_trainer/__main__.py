@@ -14,7 +14,7 @@ import secrets
 import signal
 import socket
 import sys
-from typing import TextIO, cast
+from typing import NoReturn, TextIO, cast
 
 from weft_trainer.config import Config, ConfigError
 from weft_trainer.control import Control
@@ -61,8 +61,13 @@ def main() -> int:
         watchdog.end()
 
 
-if __name__ == "__main__":
+def run() -> NoReturn:
+    """Be the agent of this process's environment, and end the process."""
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # threads of an abandoned download must not hold the process
+
+
+if __name__ == "__main__":
+    run()

@@ -1,14 +1,14 @@
-"""Starts the supervisors of gangs as forks of one process that has loaded their modules.
+"""Starts the supervisors of gangs as forks of one process that has loaded their modules, and those of the agents.
 
     fork_server SOCKET_DESCRIPTOR
 
 A fork takes ten milliseconds, and shares its memory with the others. A program of its own takes a tenth of a second of
-a processor, most of it for imports. The fork server ends with the process that it works for.
+a processor for a supervisor, and more for an agent, most of it for imports. The fork server ends with the process that
+it works for.
 """
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 import socket
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _LONGEST = 1 << 16
-"""The longest path of a run's folder, in bytes."""
+"""The longest request, in bytes."""
+_AND = b"\0"
 _DONE = b"."
 
 
@@ -44,8 +45,11 @@ class ForkServer:
         self._connection: socket.socket | None = None
         self._owner = 0  # a pid
 
-    def start(self, run: RunFolder, lock: int) -> None:
+    def start(self, run: RunFolder, lock: int, agent: Path) -> None:
         """Have the supervisor of a run started, which inherits ``lock``, the run's.
+
+        Args:
+            agent: the folder of the code of its learners' agents.
 
         The fork server may die at any moment, before or after the start. The run's folder and its lock tell the caller
         whether there is a supervisor; if not, the caller may call this again.
@@ -53,7 +57,7 @@ class ForkServer:
         if self._connection is None or self._owner != os.getpid():
             self._connection, self._owner = self._connect(run), os.getpid()
         try:
-            socket.send_fds(self._connection, [os.fsencode(run.path)], [lock])
+            socket.send_fds(self._connection, [os.fsencode(run.path), _AND, os.fsencode(agent)], [lock])
             answered = self._connection.recv(len(_DONE)) == _DONE
         except OSError:
             answered = False
@@ -79,14 +83,16 @@ class ForkServer:
 def main() -> None:
     connection = socket.socket(fileno=int(sys.argv[1]))
     spawn.leave_parent(keep=[connection.fileno()])
-    from weft_workers.supervision import gang  # only now: the starter waits until this process has left it
+    from weft_workers.supervision import agents, gang  # only now: the starter waits until this process has left it
 
-    gc.freeze()  # collections would write into memory that the forks share
     while True:
-        path, descriptors, _, _ = socket.recv_fds(connection, _LONGEST, 1)
-        if not path:
+        request, descriptors, _, _ = socket.recv_fds(connection, _LONGEST, 1)
+        if not request:
             return
         [lock] = descriptors
+        path, agent = request.split(_AND)
+        agents.load(os.fsdecode(agent))
+        gc.freeze()  # collections would write into memory that the forks share
         if (child := os.fork()) == 0:
             connection.close()
             spawn.end_with(partial(_become_supervisor, RunFolder(Path(os.fsdecode(path))), lock, gang.supervise))
@@ -105,14 +111,5 @@ def _become_supervisor(run: RunFolder, lock: int, supervise: Callable[[RunFolder
     os.dup2(log, 2)
     os.close(log)
     spawn.default_signals()
-    _show_command("weft_workers.supervision.gang", str(run.path))
+    spawn.show_command(("weft_workers.supervision.gang", str(run.path)))
     supervise(run)
-
-
-def _show_command(*words: str) -> None:
-    """Let ``ps`` and /proc show ``words`` as the command of this process, as far as they fit where the words of its
-    start lie in its memory. The kernel reads them there (man 5 proc, arg_start)."""
-    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-    start, end = int(fields[45]), int(fields[46])
-    command = b"".join(os.fsencode(word) + b"\0" for word in words)[: end - start - 1]
-    ctypes.memmove(start, command.ljust(end - start, b"\0"), end - start)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from weft_core import processes
 from weft_core.words import describe_exit, size
-from weft_workers.supervision import cgroups, sandbox, spawn
+from weft_workers.supervision import agents, cgroups, sandbox, spawn
 from weft_workers.supervision.run import Exit, RunFolder
 
 if TYPE_CHECKING:
@@ -208,8 +208,7 @@ def _become_agent(
         os.chdir(run.learner(rank))
         # The kernel drops signals to process 1 of a namespace for which it has no handler yet, unless they are blocked.
         spawn.default_signals(blocked=(signal.SIGTERM, signal.SIGINT) if view is not None else ())
-        command = learner["command"]
-        os.execve(command[0], command, learner["environment"])  # noqa: S606
+        agents.become(learner["command"], learner["environment"])
     except BaseException as error:
         os.write(2, f"can't start {' '.join(learner['command'])}: {error}\n".encode())
     finally:

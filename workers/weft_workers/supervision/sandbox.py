@@ -134,8 +134,13 @@ def join(shared: Shared) -> None:
 def _clone(flags: int) -> int:
     flags |= _NEWNS | _NEWIPC | _NEWUSER | _NEWPID | signal.SIGCHLD
     user, group = os.geteuid(), os.getegid()
+    python = ctypes.pythonapi  # what os.fork() does around the call: the child goes on as an interpreter
+    python.PyOS_BeforeFork()
     pid = int(_libc.syscall(_CLONE, ctypes.c_ulong(flags), None, None, None, None))
+    number = ctypes.get_errno()
+    (python.PyOS_AfterFork_Parent if pid else python.PyOS_AfterFork_Child)()
     if pid < 0:
+        ctypes.set_errno(number)
         raise _error("new namespaces")
     if pid == 0:
         _keep_identity(user, group)

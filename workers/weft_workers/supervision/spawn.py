@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
@@ -11,10 +12,10 @@ from typing import TYPE_CHECKING, NoReturn
 import weft_core
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-_SOURCE = str(Path(__file__).resolve().parents[2])
-_CORE = str(Path(weft_core.__file__).resolve().parents[1])
+SOURCES = (str(Path(__file__).resolve().parents[2]), str(Path(weft_core.__file__).resolve().parents[1]))
+"""The folders of Weft's packages that supervisors import."""
 # -I and -S: no site-packages, nothing of the environment's. Weft's folders come last, as others may be in them too.
 _BOOT = (
     "import sys, importlib; sys.path += [sys.argv.pop(1), sys.argv.pop(1)]; "
@@ -65,7 +66,16 @@ def end_with(life: Callable[[], object]) -> NoReturn:
 
 def command(module: str) -> list[str]:
     """The command that runs ``module.main()``."""
-    return [sys.executable, "-I", "-S", "-c", _BOOT, _SOURCE, _CORE, module]
+    return [sys.executable, "-I", "-S", "-c", _BOOT, *SOURCES, module]
+
+
+def show_command(words: Iterable[str]) -> None:
+    """Let ``ps`` and /proc show ``words`` as the command of this process, as far as they fit where the words of its
+    start lie in its memory. The kernel reads them there (man 5 proc, arg_start)."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    start, end = int(fields[45]), int(fields[46])
+    command = b"".join(os.fsencode(word) + b"\0" for word in words)[: end - start - 1]
+    ctypes.memmove(start, command.ljust(end - start, b"\0"), end - start)
 
 
 def leave_parent(keep: Sequence[int] = ()) -> None:

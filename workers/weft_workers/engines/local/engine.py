@@ -40,7 +40,7 @@ from weft_workers.supervision.waits import Recipe
 
 _logger = logging.getLogger(__name__)
 _DRAFT = ".new-"  # prefix of folders that are being made
-_START_SECONDS = 10.0
+_START_SECONDS = 30.0  # before its first start, a fork server loads the agent, which takes seconds on a busy machine
 # The variables that a learner gets from the worker's own environment: the machine's ways to the network and its
 # libraries.
 _INHERITED = re.compile(
@@ -97,7 +97,7 @@ class LocalEngine:
                 agent = self._images.agent()
                 with self._changing():
                     self._create(run, spec, machine, environment, agent)
-                    self._start(run)
+                    self._start(run, agent)
             self._check_adopted(run, spec)
 
     def grow(self, spec: LaunchSpec, ranks: Sequence[int]) -> None:
@@ -280,7 +280,7 @@ class LocalEngine:
         """The project's own part of the cache."""
         return self._cache / spec.project_id
 
-    def _start(self, run: RunFolder) -> None:
+    def _start(self, run: RunFolder, agent: Path) -> None:
         """Start the gang's supervisor, unless there ever was one."""
         deadline = time.monotonic() + _START_SECONDS
         while not run.started():
@@ -290,7 +290,7 @@ class LocalEngine:
                 try:
                     if run.interrupted() or run.stop_request():
                         return
-                    self._fork_server.start(run, lock)
+                    self._fork_server.start(run, lock, agent)
                 finally:
                     os.close(lock)
             if time.monotonic() > deadline:
