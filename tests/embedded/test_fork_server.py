@@ -61,17 +61,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_fork_is_what_a_program_would_be(folder: Path) -> None:
     server = Server(folder, ["part"])
-    children = [server.fork("part", "a", "b", environment={"NAME": "value"}) for _ in range(2)]
-    server.close()
-    for child in children:
+    for _ in range(2):
+        child = server.fork("part", "a", "b", environment={"NAME": "value"})
         assert child is not None
         assert child.wait() == child.poll() == 7
         child.send_signal(signal.SIGTERM)  # nothing is left that would get it
-    child = children[-1]
-    assert child is not None
-    said = json.loads((folder / "output").read_text())
-    assert said == [os.getpid(), child.pid, str(folder), {"NAME": "value"}, ["part", "a", "b"]]
-    assert (folder / "errors").read_text() == "trouble\n"
+        said = json.loads((folder / "output").read_text())
+        assert said == [os.getpid(), child.pid, str(folder), {"NAME": "value"}, ["part", "a", "b"]]
+        assert (folder / "errors").read_text() == "trouble\n"
+    server.close()
     assert (folder / "loads").read_text() == "loaded\n", "once for all"
 
 
