@@ -24,14 +24,16 @@ while time.monotonic() < end:
     time.sleep(float(sys.argv[2]))
 """
 _FLOOD = """
-import os, time
+import os, signal, time
+enough = []
+signal.signal(signal.SIGTERM, lambda *_: enough.append(True))
 lines, begun = 0, time.monotonic()
-while not os.path.exists("{enough}"):
+while not enough:
     os.write(1, b"twenty bytes a line\\n" * 50_000)
     lines += 50_000
 rate = lines / (time.monotonic() - begun)
 time.sleep(5)  # until the log takes lines again
-print(f"{{rate:,.0f}} lines/s", flush=True)
+print(f"{rate:,.0f} lines/s", flush=True)
 """
 
 
@@ -39,13 +41,13 @@ def measure(stack: Stack, folder: Path) -> None:
     code = folder / "flood"
     code.mkdir()
     (code / "clock.py").write_text(_CLOCK)
-    (code / "flood.py").write_text(_FLOOD.format(enough=code / "enough"))
+    (code / "flood.py").write_text(_FLOOD)
     alone = _others(stack, code)
     flood = stack.train(manifest("exec python flood.py", name="flood", learners=1, cpus=0.5), code)
     eventually(lambda: any(flood.logs(tail=1)), "the flood's first line")
     beside = _others(stack, code)
-    (code / "enough").touch()
-    flood.wait(timeout=120)
+    flood.halt()
+    flood.wait(timeout=120, check=False)
     rate = next(line.text for line in flood.logs(tail=1))
     show(
         f"Beside a job that prints without a pause ({rate}), {SECONDS:g} s",
