@@ -20,12 +20,12 @@ from weft_workers.supervision import spawn
 
 # All that a process can see of how it was started. The folders that differ between two runs have one name.
 _FACTS = """
-import json, os, random, resource, signal, site, sys
+import json, os, psutil, random, resource, signal, site, sys
 status = dict(line.split(":\\t", 1) for line in open("/proc/self/status").read().splitlines() if ":\\t" in line)
 facts = {
     "forked": "weft_workers.supervision.agents" in sys.modules,
     "variables": {name: value for name, value in os.environ.items() if name != "WEFT_PUBLISHED_PORT"},
-    "command": open("/proc/self/cmdline").read().rstrip("\\0").split("\\0"),
+    "command": psutil.Process().cmdline(),
     "argv": sys.argv,
     "executable": [sys.executable, os.path.realpath(sys._base_executable), os.readlink("/proc/self/exe")],
     "prefixes": [sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix],
@@ -42,7 +42,7 @@ facts = {
     "umask": status["Umask"],
     "limits": [resource.getrlimit(kind) for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC)],
     "session": os.getsid(0) == os.getpid(),
-    "psutil": __import__("psutil").__file__,
+    "psutil": psutil.__file__,
 }
 told = json.dumps(facts)
 for name in ("WEFT_WORKDIR", "PYTHONPATH", "WEFT_SHARED_DIR"):

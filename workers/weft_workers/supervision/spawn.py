@@ -71,11 +71,12 @@ def command(module: str) -> list[str]:
 
 def show_command(words: Iterable[str]) -> None:
     """Let ``ps`` and /proc show ``words`` as the command of this process, as far as they fit where the words of its
-    start lie in its memory. The kernel reads them there (man 5 proc, arg_start)."""
+    start lie in its memory. The kernel reads them there (man 5 proc, arg_start). It takes the text before the first NUL
+    for all of it if the last byte there is none (setproctitle), and separates the words no further."""
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     start, end = int(fields[45]), int(fields[46])
-    command = b"".join(os.fsencode(word) + b"\0" for word in words)[: end - start - 1]
-    ctypes.memmove(start, command.ljust(end - start, b"\0"), end - start)
+    text = b" ".join(os.fsencode(word) for word in words)[: end - start - 2]
+    ctypes.memmove(start, text.ljust(end - start - 1, b"\0") + b".", end - start)
 
 
 def leave_parent(keep: Sequence[int] = ()) -> None:
