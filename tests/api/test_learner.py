@@ -577,3 +577,63 @@ def test_a_heartbeat_whose_row_is_held_waits_without_holding_up_the_others(api: 
         with api.context.database.transaction() as beside:
             noted = heartbeats.note_beats(api.context, beside, token, calls)
         assert [rank for rank, _ in noted] == [1]
+
+
+def _admitted(api: Api, ann: Person, learners: int = 1, **columns: Any) -> Attempted:
+    """The job is PENDING and due in a while, as after the step that launched it; ``columns``: of the job's row."""
+    attempt = api.attempt(ann.submit(set={"learners": str(learners)})["id"])
+    with api.context.database.transaction() as session:
+        job = session.get_one(Job, attempt.job_id)
+        job.state = "PENDING"
+        for name, value in columns.items():
+            setattr(job, name, value)
+    _not_due(api, attempt.job_id)
+    return attempt
+
+
+def _state(api: Api, job_id: str) -> tuple[str, bool]:
+    with api.context.database.transaction() as session:
+        return session.get_one(Job, job_id).state, _is_due(api, job_id)
+
+
+def test_a_report_advances_its_job(api: Api, ann: Person) -> None:
+    attempt = _admitted(api, ann)
+    [agent] = attempt.agents
+    agent.start()
+    assert _state(api, attempt.job_id) == ("DOWNLOADING", False), "no worker has to look"
+    agent.post("phase", phase="PROCESSING")
+    assert _state(api, attempt.job_id) == ("DOWNLOADING", True), "a worker computes its limits of time"
+    _not_due(api, attempt.job_id)
+    agent.post("storing", exit_code=0)
+    assert _state(api, attempt.job_id) == ("STORING", False)
+    agent.post("exit", exit_code=0, reason="", last_lines=[])
+    assert _state(api, attempt.job_id) == ("STORING", True)
+    with api.context.database.transaction() as session:
+        events = session.scalars(select(Event).where(Event.job_id == attempt.job_id, Event.kind == "state"))
+        told = [(event.state, event.message, event.data["from"]) for event in events]
+    assert told == [
+        ("DOWNLOADING", "bringing code and data", "PENDING"),
+        ("STORING", "storing results", "DOWNLOADING"),
+    ]
+
+
+def test_a_gang_advances_with_its_last_learner(api: Api, ann: Person) -> None:
+    attempt = _admitted(api, ann, learners=2)
+    for agent, state in zip(attempt.agents, [("DOWNLOADING", False), ("DOWNLOADING", True)], strict=True):
+        agent.start()
+        assert _state(api, attempt.job_id) == state
+    for agent, state in zip(attempt.agents, [("DOWNLOADING", True), ("STORING", False)], strict=True):
+        _not_due(api, attempt.job_id)
+        agent.post("storing", exit_code=0)
+        assert _state(api, attempt.job_id) == state
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [{"lease_token": "a worker's"}, {"condition": "node a does not answer"}, {"desired": "HALTED"}],
+    ids=["a step is under way", "a condition may be over", "it is to halt"],
+)
+def test_a_report_leaves_the_rest_to_a_worker(api: Api, ann: Person, columns: dict[str, Any]) -> None:
+    attempt = _admitted(api, ann, **columns)
+    attempt.agents[0].start()
+    assert _state(api, attempt.job_id) == ("PENDING", True)

@@ -41,8 +41,9 @@ from weft_api.learner.spec import SpecBuilder
 from weft_api.storage.locations import StoreGone
 from weft_api.storage.temporary_keys import TEMPORARY_KEYS
 from weft_core.launch import IdentityToken, LearnerSpec, StoreKeys
+from weft_core.lifecycle.advance import advance
 from weft_core.lifecycle.leftovers import leftover_events
-from weft_core.lifecycle.states import LearnerPhase
+from weft_core.lifecycle.states import Desired, JobState, LearnerPhase
 from weft_core.lifecycle.storing import may_store
 from weft_core.secrets import SecretsUnreadable
 from weft_core.store import jobs
@@ -62,6 +63,34 @@ def _advance(learner: Learner, phase: LearnerPhase) -> None:
         learner.phase = phase.value
         learner.phase_since = func.now()
     learner.heartbeat_at = func.now()
+
+
+def _advance_job(session: Session, job: Job, attempt: Attempt) -> bool:
+    """Bring the job into the state that its learners' phases mean by now, with the report that this transaction notes.
+
+    Not while a worker steps the job, as its view of the job would be outdated and it could not know; and not where a
+    step has more to see to: a condition that may be over, a request, an elastic gang's rounds.
+
+    Returns:
+        Whether it has advanced. Else a worker must look.
+    """
+    if job.lease_token is not None or job.condition is not None or job.desired != Desired.RUNNING:
+        return False
+    if job.manifest.get("elastic"):
+        return False
+    phases = session.scalars(select(Learner.phase).where(Learner.attempt_id == attempt.id))
+    further = advance(JobState(job.state), [LearnerPhase(phase) for phase in phases])
+    if further is not None:
+        jobs.transition(session, job, further.state, further.reason)
+    return further is not None
+
+
+def _wake(context: Context, job: Job, advanced: bool) -> None:
+    """After the commit."""
+    if advanced:
+        context.wake.changed(job.id)
+    else:
+        context.wake.job(job.id)
 
 
 def start(context: Context, token: AttemptToken, call: StartCall) -> LearnerSpec:
@@ -96,8 +125,10 @@ def start(context: Context, token: AttemptToken, call: StartCall) -> LearnerSpec
             # The agent could say no more than this either, so it is said here, where the workers look.
             failure = str(error)
             _exit(learner, 1, failure, "")
-        jobs.due(job)
-    context.wake.job(job.id)
+        advanced = failure is None and _advance_job(session, job, attempt)
+        if not advanced:
+            jobs.due(job)
+    _wake(context, job, advanced)
     if spec is None:
         raise stale(f"the learner can't start: {failure}")
     return spec.model_copy(update={"store_keys": TEMPORARY_KEYS.of(context).for_learner(spec, attempt_id)})
@@ -342,9 +373,10 @@ def storing(context: Context, token: AttemptToken, call: StoringCall) -> Storing
             learner.storing_at = func.now()
         if not asked_before:
             learner.active_at = func.now()  # its program has just ended: so far, the others may have waited for it
-            jobs.due(job)
+            if not (advanced := _advance_job(session, job, attempt)):
+                jobs.due(job)
     if not asked_before:
-        context.wake.job(job.id)
+        _wake(context, job, advanced)
     return StoringAnswer(granted=granted, wait=not granted)
 
 

@@ -10,7 +10,6 @@ from weft_core.lifecycle.actions import (
     SHORT_GRACE,
     Action,
     Admit,
-    Advance,
     Close,
     Conclusion,
     Decision,
@@ -22,6 +21,7 @@ from weft_core.lifecycle.actions import (
     Rest,
     Settle,
 )
+from weft_core.lifecycle.advance import advance
 from weft_core.lifecycle.budgets import over_budget
 from weft_core.lifecycle.deadlines import next_step_in
 from weft_core.lifecycle.elastic import decide_members, decide_more
@@ -29,9 +29,9 @@ from weft_core.lifecycle.failures import find_failure, headline, kept_failure, s
 from weft_core.lifecycle.progress import check_progress
 from weft_core.lifecycle.rules import check_rules
 from weft_core.lifecycle.sightings import missing
-from weft_core.lifecycle.states import ACTIVE, TERMINAL, TRANSITIONS, Desired, JobState, LearnerPhase, Outcome
+from weft_core.lifecycle.states import TERMINAL, Desired, JobState, Outcome
 from weft_core.lifecycle.view import AttemptView, View, preemption_words
-from weft_core.words import count, duration
+from weft_core.words import duration
 
 SOON, MOMENT = 0.1, 0.3
 """Delays after all learners have reported their ends: their processes are gone in a moment, and the step itself waits
@@ -62,7 +62,8 @@ def decide(view: View) -> Decision:
     end, failure = _decide_end(view, attempt), kept_failure(view)
     if failure and isinstance(end, Settle) and end.outcome is not Outcome.DELETED:
         return failure.settle(end.grace)  # whatever ends the look inside, the attempt has failed before
-    due = end or _decide_by_engine(view, attempt) or _advance(view)
+    due = end or _decide_by_engine(view, attempt)
+    due = due or advance(job.state, [learner.phase for learner in view.gang])
     if not failure:
         due = due or check_rules(view) or decide_more(view) or check_progress(view, attempt)
     return due or Pause(next_step_in(view))
@@ -160,25 +161,6 @@ def _start_timeout(view: View, attempt: AttemptView, seen: Observation | None) -
         f"only {started} of {len(view.learners)} learners started within {duration(view.timings.start_timeout)}{why}",
         SHORT_GRACE,
     )
-
-
-def _advance(view: View) -> Action | None:
-    phases = [learner.phase.order for learner in view.gang]
-    target = view.job.state
-    if max(phases) >= LearnerPhase.STARTED.order:
-        target = JobState.DOWNLOADING
-    if min(phases) >= LearnerPhase.PROCESSING.order:
-        target = JobState.PROCESSING
-    if min(phases) >= LearnerPhase.STORING.order:
-        target = JobState.STORING
-    if target not in ACTIVE or target not in TRANSITIONS[view.job.state]:
-        return None
-    reasons = {
-        JobState.DOWNLOADING: "bringing code and data",
-        JobState.PROCESSING: f"running in {count(len(view.gang), 'learner')}",
-        JobState.STORING: "storing results",
-    }
-    return Advance(target, reasons[target])
 
 
 # --- the end of an attempt ---------------------------------------------------------------------------------------
