@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import os
 import signal
+import site
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -41,8 +42,6 @@ def load(folder: str) -> None:
         return
     sys.path.insert(0, folder)  # an installation may have the package beside this one
     try:
-        import site  # noqa: F401 - _take_shape needs it
-
         before = [*sys.path]
         module = importlib.import_module(f"{_PACKAGE}.forked")
         _loaded = _Loaded(folder, module, [entry for entry in sys.path if entry not in before])
@@ -81,8 +80,6 @@ def _take_shape(agent: _Loaded, command: Sequence[str], environment: Mapping[str
     spawn.show_command(command)
     os.environ.clear()
     os.environ.update(environment)
-    import site
-
     sys.executable = command[0]
     sys._base_executable = _INTERPRETER  # type: ignore[attr-defined]
     sys.argv[:] = [str(Path(agent.folder, _PACKAGE, "__main__.py"))]
