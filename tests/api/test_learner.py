@@ -609,7 +609,8 @@ def test_a_report_advances_its_job(api: Api, ann: Person) -> None:
     agent.post("exit", exit_code=0, reason="", last_lines=[])
     assert _state(api, attempt.job_id) == ("STORING", True)
     with api.context.database.transaction() as session:
-        events = session.scalars(select(Event).where(Event.job_id == attempt.job_id, Event.kind == "state"))
+        of_the_job = select(Event).where(Event.job_id == attempt.job_id, Event.kind == "state")
+        events = session.scalars(of_the_job.order_by(Event.id))
         told = [(event.state, event.message, event.data["from"]) for event in events]
     assert told == [
         ("DOWNLOADING", "bringing code and data", "PENDING"),
