@@ -17,6 +17,7 @@ import { movePin, splitPinned, storedPins, storePins, togglePin } from "./pins";
 import { Plot } from "./Plot";
 import { type Answer, bucketsQuery, type Kind, seriesQuery } from "./queries";
 import { type Axis, type ChartSearch, NO_ZOOM } from "./search";
+import { Turns } from "./turns";
 
 const AROUND = 190; // px, that the head and the legend take on a full screen
 const LARGE = 480; // px, of a chart that takes the page's width
@@ -294,17 +295,41 @@ function bestOf(series: readonly Known[], goal: "min" | "max"): number | null {
 
 const tidy = (at: number) => Number(at.toPrecision(Math.abs(at) > 1e9 ? 15 : 6));
 
-/** Whether the element has come near the window: charts further down ask for nothing yet. */
+const turns = new Turns();
+document.addEventListener("scroll", () => turns.scrolled(), { capture: true, passive: true });
+
+/** Whether the element is near the window, and has had its turn: charts further down ask for nothing yet. */
 function useSeen(): [React.RefObject<HTMLElement | null>, boolean] {
   const element = useRef<HTMLElement>(null);
   const [seen, setSeen] = useState(false);
   useEffect(() => {
-    if (!element.current) return;
-    const watch = new IntersectionObserver((entries) => setSeen(entries.some((entry) => entry.isIntersecting)), {
-      rootMargin: "300px",
-    });
-    watch.observe(element.current);
-    return () => watch.disconnect();
+    const chart = element.current;
+    if (!chart) return;
+    const waiting = {
+      distance: () => {
+        const { top, bottom } = chart.getBoundingClientRect();
+        return Math.abs((top + bottom - window.innerHeight) / 2);
+      },
+      inSight: () => {
+        const { top, bottom } = chart.getBoundingClientRect();
+        return bottom > 0 && top < window.innerHeight;
+      },
+      go: () => setSeen(true),
+    };
+    let leave: (() => void) | undefined;
+    const watch = new IntersectionObserver(
+      (entries) => {
+        leave?.();
+        leave = entries.at(-1)?.isIntersecting ? turns.wait(waiting) : undefined;
+        if (!leave) setSeen(false);
+      },
+      { rootMargin: "300px" },
+    );
+    watch.observe(chart);
+    return () => {
+      watch.disconnect();
+      leave?.();
+    };
   }, []);
   return [element, seen];
 }
