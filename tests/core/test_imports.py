@@ -10,7 +10,7 @@ import pytest
 
 _SCRIPT = "import importlib, sys; importlib.import_module(sys.argv[1]); print(*sys.modules)"
 
-_NEEDLESS = {"boto3", "opentelemetry.sdk", "rich", "s3transfer"}
+_NEEDLESS = {"boto3", "joserfc", "opentelemetry.sdk", "rich", "s3transfer"}
 
 
 @pytest.mark.parametrize(

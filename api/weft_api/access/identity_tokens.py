@@ -7,7 +7,6 @@ import time
 from datetime import timedelta
 from typing import Any
 
-from joserfc import jwt
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -46,6 +45,8 @@ def identity_token(
     Raises:
         SecretsUnreadable: the signing key is under none of ``secret_keys``.
     """
+    from joserfc import jwt
+
     issuer = context.settings.identity.issuer
     if not issuer:
         return None

@@ -14,10 +14,6 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
-from joserfc import jwt
-from joserfc.errors import InvalidKeyIdError, JoseError
-from joserfc.jwk import KeySet
-from joserfc.jws import JWSRegistry
 
 from weft_api.context import Context, Shared
 from weft_api.http.problems import PROVIDER_UNAVAILABLE, TOO_MANY_SIGN_INS, UNAUTHENTICATED, Problem
@@ -25,9 +21,10 @@ from weft_core.oidc_settings import OidcSettings
 from weft_core.outgoing import NoAnswer, NotAllowed, Outgoing
 from weft_core.secrets import SecretBox, SecretsUnreadable
 
-if TYPE_CHECKING:  # authlib takes 3 MiB, and only sign-ins at a provider need it
+if TYPE_CHECKING:  # the two take 4 MiB, and only sign-ins at a provider need them
     from authlib.oauth2.auth import ClientAuth
     from authlib.oauth2.client import OAuth2Client
+    from joserfc.jwk import KeySet
 
 LIFETIME: Final = 900
 """Seconds in which a sign-in at the provider must end."""
@@ -119,6 +116,7 @@ class Provider:
             Problem: unauthenticated, if the provider does not vouch for the person.
         """
         from authlib.common.errors import AuthlibBaseError
+        from joserfc.errors import JoseError
 
         if issuer is not None and issuer != self.settings.issuer:
             raise self._refused(f"the code is from another issuer: {issuer[:200]!r}")
@@ -178,6 +176,9 @@ class Provider:
     def _verify(self, metadata: Mapping[str, Any], token: Mapping[str, Any], nonce: str) -> dict[str, Any]:
         """The claims of the ID token. Raises: JoseError, ValueError, TypeError: it is not to be trusted."""
         from authlib.oidc.core import CodeIDToken
+        from joserfc import jwt
+        from joserfc.errors import InvalidKeyIdError
+        from joserfc.jws import JWSRegistry
 
         registry = JWSRegistry(algorithms=_ALGORITHMS, strict_check_header=False)
         try:
@@ -200,6 +201,9 @@ class Provider:
         return dict(claims)
 
     def _key_set(self, metadata: Mapping[str, Any], fresh: bool = False) -> KeySet:
+        from joserfc.errors import JoseError
+        from joserfc.jwk import KeySet
+
         with self._lock:
             kept = self._keys
         if kept is not None and not fresh:

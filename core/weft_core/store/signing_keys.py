@@ -12,9 +12,8 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from joserfc.jwk import RSAKey
 from pydantic import ValidationError
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.exc import OperationalError
@@ -24,6 +23,9 @@ from weft_core.secrets import SecretBox
 from weft_core.settings import load_settings
 from weft_core.store.database import Database
 from weft_core.store.models import SigningKey
+
+if TYPE_CHECKING:  # it takes 1 MiB, and only where learners get identity tokens, or people sign in at a provider
+    from joserfc.jwk import RSAKey
 
 ALGORITHM = "RS256"
 """The one that AWS, Google Cloud and Microsoft Entra all accept."""
@@ -54,6 +56,8 @@ def signer(session: Session, box: SecretBox, period: timedelta) -> Signer:
     Raises:
         SecretsUnreadable: the key is under none of ``secret_keys``.
     """
+    from joserfc.jwk import RSAKey
+
     row = _current(session, box, period)
     return Signer(row.id, RSAKey.import_key(box.decrypt(row.private_ciphertext)))
 
@@ -97,6 +101,8 @@ def _signing(session: Session, at: datetime) -> SigningKey | None:
 
 
 def _make(session: Session, box: SecretBox, start: datetime, end: datetime) -> SigningKey:
+    from joserfc.jwk import RSAKey
+
     key = RSAKey.generate_key(_BITS, {"use": "sig", "alg": ALGORITHM}, auto_kid=True)
     public = key.as_dict(private=False)
     row = SigningKey(
