@@ -199,6 +199,20 @@ def test_the_agent_is_uploaded_once_and_the_token_in_no_job(script: Script, engi
             False,
         ),
         ({"error_type": "JOB_ENTRYPOINT_COMMAND_ERROR", "driver_exit_code": -9, "message": "killed"}, False, True),
+        (
+            {"error_type": "JOB_ENTRYPOINT_COMMAND_ERROR", "driver_exit_code": 75, "message": "GCS does not answer"},
+            False,
+            True,
+        ),
+        (
+            {
+                "error_type": "JOB_ENTRYPOINT_COMMAND_ERROR",
+                "driver_exit_code": 1,
+                "message": "rpc_client.h:204: Failed to connect to GCS within 60 seconds. GCS may have been killed.",
+            },
+            False,
+            True,
+        ),
         ({"error_type": "JOB_SUPERVISOR_ACTOR_DIED", "message": "the head went away"}, False, True),
         ({"status": "STOPPED", "message": "Job was intentionally stopped."}, False, True),
     ],

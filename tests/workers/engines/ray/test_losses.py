@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 import psutil
-from tests.trainer.agents import ended
+import pytest
+from tests.ray.cluster import ray_python
+from tests.servers import free_port
+from tests.trainer.agents import RUNTIME, ended
 from tests.workers.engines.ray.bench import Bench, processes_with, until
 
 from weft_core.engine import EngineUnreachable, LearnerState
+from weft_workers.engines.ray.reading import Run, observe
 
 # A daemon that has left the session, the group and the parent that it was started by.
 ESCAPES = "(setsid bash -c 'sleep 6123 & exec sleep 6123' &) ; echo ready; sleep 600 & wait"
@@ -107,6 +112,29 @@ def test_a_head_that_is_lost_and_comes_back(bench: Bench) -> None:
     finally:
         node.kill()
         bench.cluster.nodes.remove(node)
+
+
+@pytest.mark.parametrize("driver", ["ray_gang", "ray_gang.alone"])
+def test_a_driver_that_the_cluster_does_not_answer_is_interrupted(driver: str) -> None:
+    """A head under load may refuse a connection: either the driver says so, or Ray's core ends it."""
+    short = {f"RAY_{name}_timeout_s": "1" for name in ("gcs_rpc_server_connect", "gcs_rpc_server_reconnect")}
+    env = os.environ | short | {"RAY_ADDRESS": f"127.0.0.1:{free_port()}", "PYTHONPATH": str(RUNTIME)}
+    argv = [str(ray_python()), "-m", f"weft_trainer.{driver}", "weft-job-a-1", "notes"]
+    done = subprocess.run(argv, env=env, capture_output=True, text=True)
+    job = {
+        "submission_id": "weft-job-a-1",
+        "metadata": {"learners": "1"},
+        "status": "FAILED",
+        "error_type": "JOB_ENTRYPOINT_COMMAND_ERROR",
+        "driver_exit_code": done.returncode,
+        "message": done.stderr,
+    }
+    seen = observe(Run(job))
+    assert not seen.failed
+    assert seen.learners[0].interrupted
+    assert seen.learners[0].reason.startswith("its driver on the Ray cluster was lost: ")
+    unlike = observe(Run({**job, "driver_exit_code": 1, "message": "ModuleNotFoundError: No module named 'ray'"}))
+    assert unlike.failed == "its driver could not start on the Ray cluster: ModuleNotFoundError: No module named 'ray'"
 
 
 def _refusal(bench: Bench) -> str:

@@ -16,7 +16,7 @@ from ray._private.state import state as cluster_state
 from ray._raylet import GcsClientOptions
 
 from weft_trainer.ray_gang.board import Board, connect
-from weft_trainer.ray_gang.driver import STOPPED_BY_HAND, address_of, explain, give_up, leave, node_names
+from weft_trainer.ray_gang.driver import STOPPED_BY_HAND, address_of, explain, give_up, leave, node_names, unless_away
 from weft_trainer.ray_gang.learner import Learner
 from weft_trainer.ray_gang.orders import StopOrders
 
@@ -68,6 +68,10 @@ def run(board: Board, request: dict[str, Any], run_name: str, place: dict[str, s
 
 
 def main(submission_id: str, notes: str) -> int:
+    return unless_away(lambda: _drive(submission_id, notes))
+
+
+def _drive(submission_id: str, notes: str) -> int:
     address = os.environ["RAY_ADDRESS"]
     connect(address)
     board = Board(submission_id, notes)

@@ -308,7 +308,21 @@ def pack_agent() -> bytes:
     return buffer.getvalue()
 
 
+def unless_away(drive: Callable[[], int]) -> int:
+    """Run a driver. Returns its exit status; ``EX_TEMPFAIL`` if the cluster does not answer it: a later try may
+    succeed."""
+    try:
+        return drive()
+    except (RayError, ConnectionError, TimeoutError) as error:
+        print(f"the cluster does not answer: {_headline(error)}", file=sys.stderr)
+        return os.EX_TEMPFAIL
+
+
 def main(submission_id: str, notes: str) -> int:
+    return unless_away(lambda: _drive(submission_id, notes))
+
+
+def _drive(submission_id: str, notes: str) -> int:
     # The actors need nothing of the job's environment, so they get workers that Ray has started already.
     config = json.loads(os.environ.get(_CONFIG_VARIABLE, "{}"))
     os.environ[_CONFIG_VARIABLE] = json.dumps({**config, "runtime_env": {}})

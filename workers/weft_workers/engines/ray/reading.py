@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ _BROKEN = frozenset({"RUNTIME_ENV_SETUP_FAILURE", "JOB_ENTRYPOINT_COMMAND_START_
 # Of the actor that is the parent of a job's process.
 _OOM = re.compile(r"low on memory|OutOfMemory|out-of-memory|memory monitor", re.IGNORECASE)
 _NODE_LOST = re.compile(r"node (has |had )?(died|was terminated|is dead|was unexpectedly)", re.IGNORECASE)
+# Ray's core ends a process that has waited a minute for the head. The Python of the driver has no say in it.
+_UNANSWERED = re.compile(r"Failed to connect to GCS within \d+ seconds")
 _TAIL = 3  # lines of Ray's message that say why
 
 
@@ -133,9 +136,12 @@ def observe(run: Run, living: frozenset[int] = frozenset()) -> Observation:
 
 
 def never_started(run: Run) -> str:
-    """Why the driver could not even begin, if no later try could; empty: the platform took it back."""
+    """Why the driver could not even begin, if no later try could; empty: the platform took it back, or the cluster did
+    not answer the driver (weft_trainer.ray_gang.driver.unless_away)."""
     kind, code = run.job.get("error_type"), run.job.get("driver_exit_code")
-    if kind in _BROKEN or (kind == "JOB_ENTRYPOINT_COMMAND_ERROR" and code is not None and 0 < code < 128):
+    ended = kind == "JOB_ENTRYPOINT_COMMAND_ERROR" and code is not None and 0 < code < 128
+    unanswered = code == os.EX_TEMPFAIL or _UNANSWERED.search(str(run.job.get("message") or ""))
+    if kind in _BROKEN or (ended and not unanswered):
         return f"its driver could not start on the Ray cluster: {_tail(run)}"
     return ""
 
