@@ -69,12 +69,13 @@ def by_kind(stack: Stack) -> dict[str, list[psutil.Process]]:
 
 
 def _processes(stack: Stack) -> Iterator[psutil.Process]:
-    """All processes that the stack started, also those that live on their own."""
+    """All processes that the stack started, also those that live on their own. A fork shows the environment of the
+    process that it is a fork of, but works in a folder of its own."""
     home = str(stack.home)
     for process in all_processes():
         try:
-            environment = process.environ()
+            where = [process.cwd(), *process.environ().values()]
         except psutil.Error:
             continue
-        if any(home in value for value in environment.values()):
+        if any(home in value for value in where):
             yield process

@@ -171,12 +171,17 @@ function Content(props: ContentProps) {
   );
 }
 
-/** Whether a card is to be more than its name: of many cards, those at the top are so at first, the others one by one. */
+/** Whether a card is to be more than its name: of many cards, those at the top are so at first, the others one by one while the page
+ * is at rest. */
 function useComplete(number: number): boolean {
   const [complete, setComplete] = useState(number < FIRST);
   useEffect(() => {
     if (complete) return;
-    const timer = setTimeout(() => setComplete(true), LATER + number * EACH);
+    let timer = setTimeout(look, LATER + number * EACH);
+    function look() {
+      if (turns.atRest()) setComplete(true);
+      else timer = setTimeout(look, LATER + number * EACH);
+    }
     return () => clearTimeout(timer);
   }, [complete, number]);
   return complete;

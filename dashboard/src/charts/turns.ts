@@ -25,6 +25,10 @@ export class Turns {
     this.scrolledAt = performance.now();
   }
 
+  atRest(): boolean {
+    return performance.now() - this.scrolledAt >= REST;
+  }
+
   /** Returns how to give up waiting. */
   wait(chart: Waiting): () => void {
     this.since.set(chart, performance.now());

@@ -40,10 +40,12 @@ test("while the page is scrolled, one after the other goes, the nearest to the m
   turns.scrolled();
   for (const [at, distance] of [600, -300, 10, 300, -600].entries()) chart(`${at}`, distance);
   scroll(100);
+  expect(turns.atRest()).toBe(false);
   expect(gone).toEqual(["2"]);
   scroll(500);
   expect(gone).toEqual(["2", "1", "3"]);
   vi.advanceTimersByTime(120);
+  expect(turns.atRest()).toBe(true);
   expect(gone).toHaveLength(5); // out of sight, but they have waited long enough
 });
 
