@@ -22,6 +22,9 @@ const EACH = 16; // ms between two of them
 const AROUND = 190; // px, that the head and the legend take on a full screen
 const LARGE = 480; // px, of a chart that takes the page's width
 
+const turns = new Turns();
+document.addEventListener("scroll", () => turns.scrolled(), { capture: true, passive: true });
+
 interface Props {
   chart: Chart;
   jobs: readonly ChartedJob[];
@@ -45,7 +48,7 @@ export function Card({ number, ...props }: Props & { number: number }) {
   const [card, seen] = useSeen();
   const [full, setFull] = useState(false);
   const screen = useFullScreen(card);
-  const complete = useComplete(number) || seen;
+  const complete = useComplete(number, seen);
   return (
     <section className={screen.on ? "card chart screen" : full ? "card chart full" : "card chart"} ref={card} aria-label={props.chart.title}>
       {complete ? (
@@ -173,8 +176,9 @@ function Content(props: ContentProps) {
 
 /** Whether a card is to be more than its name: of many cards, those at the top are so at first, the others one by one while the page
  * is at rest. */
-function useComplete(number: number): boolean {
+function useComplete(number: number, seen: boolean): boolean {
   const [complete, setComplete] = useState(number < FIRST);
+  if (seen && !complete) setComplete(true); // and it stays so when it is out of sight again
   useEffect(() => {
     if (complete) return;
     let timer = setTimeout(look, LATER + number * EACH);
@@ -212,9 +216,6 @@ function bestOf(series: readonly Known[], goal: "min" | "max"): number | null {
 }
 
 const tidy = (at: number) => Number(at.toPrecision(Math.abs(at) > 1e9 ? 15 : 6));
-
-const turns = new Turns();
-document.addEventListener("scroll", () => turns.scrolled(), { capture: true, passive: true });
 
 /** Whether the element is near the window, and has had its turn: charts further down ask for nothing yet. */
 function useSeen(): [React.RefObject<HTMLElement | null>, boolean] {
