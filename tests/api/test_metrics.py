@@ -54,6 +54,18 @@ def send(agent: Agent, sequence: int, *records: dict[str, Any]) -> None:
     assert answer.status_code == 204, answer.text
 
 
+def until_folded(api: Api, attempt: Attempted) -> None:
+    """So many values have come that a fold is due; wait for it."""
+    waiting = select(MetricCursor.waiting).where(MetricCursor.job_id == attempt.job_id)
+    end = time.monotonic() + 60
+    while True:
+        with api.context.database.transaction() as session:
+            if (session.scalar(waiting) or 0) < 2048:
+                return
+        assert time.monotonic() < end, "not within a minute"
+        time.sleep(0.01)
+
+
 def series(person: Person, job: str, query: str = "") -> list[dict[str, Any]]:
     answer = person.http.get(f"/api/v1/jobs/{job}/metrics?{query}")
     assert answer.status_code == 200, answer.text
@@ -233,7 +245,7 @@ def test_a_call_with_too_many_names_is_refused_before_anything_is_stored(
     assert ann.http.get(f"/api/v1/jobs/{gang.job_id}/metrics/records").json()["total"] == 20
 
 
-def test_many_points_in_few_buckets(ann: Person, gang: Attempted) -> None:
+def test_many_points_in_few_buckets(api: Api, ann: Person, gang: Attempted) -> None:
     """So many that they are folded into blocks, and read from the blocks' summaries where these are exact."""
     agent, count, names = gang.agents[0], 8000, 20
     values = [math.sin(step / 50) * step for step in range(count)]
@@ -250,6 +262,7 @@ def test_many_points_in_few_buckets(ann: Person, gang: Attempted) -> None:
         ]
         send(agent, sequence, *sent)
     job = gang.job_id
+    until_folded(api, gang)
     for width in (1, 7, 600, 4000):
         everything = chart(ann, job, f"width={width}")
         assert len(everything) == names
@@ -387,6 +400,7 @@ def test_limits_are_told_once_and_hold(servers: Servers, api_settings: Settings)
         agent.start()
         send(agent, 0, *(record(step, a=step, b=step, c=step, d=step) for step in range(600)))
         send(agent, 1, *(record(step, a=step) for step in range(600, 1800)), *(system(cpu_percent=1) for _ in range(9)))
+        until_folded(api, attempt)
         send(agent, 2, record(1800, a=1), system(cpu_percent=1))
         answer = person.http.get(f"/api/v1/jobs/{attempt.job_id}/metrics").json()
         points = {metric["name"]: metric["points"] for metric in answer["series"]}

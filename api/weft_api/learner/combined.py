@@ -19,6 +19,7 @@ from weft_api.learner.heartbeats import answer_beats, note_beats
 from weft_api.learner.schemas import HeartbeatAnswer, HeartbeatCall, ReportAnswer
 from weft_api.logs.batches import Batch, read_batch
 from weft_api.logs.ingest import announce, append
+from weft_api.metrics.folding import FOLDING
 from weft_api.metrics.ingest import read_call, take_calls
 from weft_api.metrics.schemas import MetricsCall
 from weft_api.streaming.batch_queue import BatchQueue
@@ -117,11 +118,12 @@ def _store(context: Context, token: AttemptToken, reports: Sequence[_Report]) ->
         own = [report for report, refusal in zip(reports, granted, strict=True) if refusal is None]
         with_logs = [report for report in own if report.logs]
         refused, chunks = append(session, job, attempt, [report.logs for report in with_logs if report.logs], limits)
-        take_calls(session, job, attempt, [report.metrics for report in own if report.metrics], limits)
+        cursor = take_calls(session, job, attempt, [report.metrics for report in own if report.metrics], limits)
         session.flush()
         beats = [report.heartbeat for report in own if report.heartbeat]
         noted = note_beats(context, session, token, beats)
     announce(context, job.id, chunks)
+    FOLDING.of(context).fold_if_due(cursor)
     for report, refusal in zip(with_logs, refused, strict=True):
         if refusal is not None:
             report.answer.refused["logs"] = _refusal(refusal)

@@ -1,25 +1,43 @@
-"""Folding: batches that waited become chunks of records and blocks of series. Runs with the job's cursor locked."""
+"""Folding: batches that waited become chunks of records and blocks of series."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
-from sqlalchemy import ARRAY, BigInteger, Table, any_, bindparam, delete, func, literal, select, update
+from sqlalchemy import ARRAY, BigInteger, Integer, Table, any_, bindparam, delete, func, literal, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
+from weft_api.metrics.limits import note_drops
 from weft_api.metrics.points import BLOCK, Points, rises, summary
-from weft_api.metrics.records import Key, Pending, packed, parsed, unpacked
-from weft_api.metrics.series import Stats, completed, waiting
-from weft_core.store.models import MetricBatch, MetricBlock, MetricCursor, MetricRecords, MetricSeries
+from weft_api.metrics.records import Key, Pending, Record, packed, pending, unpacked
+from weft_api.metrics.series import Stats, completed, read_records
+from weft_core.settings import LimitSettings
+from weft_core.store.database import Database
+from weft_core.store.models import Job, MetricBatch, MetricBlock, MetricCursor, MetricRecords, MetricSeries
 
 _SERIES, _BLOCKS = cast(Table, MetricSeries.__table__), cast(Table, MetricBlock.__table__)
 _LEAST = 2048
 """Points that wait before a fold: reading them costs a few milliseconds."""
 _PER_SERIES = 8
 """As many for each series, too: a fold writes a block of each."""
+_OVERDUE = 8
+"""How many times as many may wait before those who bring more have to wait for a fold."""
+_NOTHING = Stats(0, 0, 0, 0, 0, 0.0, None, None)
+_PUT_SERIES = text(
+    """
+    insert into metric_series
+      (job_id, project_id, attempt, rank, kind, "group", name,
+       points, first_step, last_step, first_time, last_time, last)
+    select :job, :project, *, 0, 0, 0, 0, 0, 0
+    from unnest(cast(:attempts as int[]), cast(:ranks as int[]), cast(:kinds as text[]), cast(:groups as text[]),
+      cast(:names as text[]))
+    returning id, attempt, rank, kind, "group", name
+    """
+)
+_NEW_SERIES = ("attempts", "ranks", "kinds", "groups", "names")
 
 
 @dataclass(frozen=True)
@@ -29,106 +47,139 @@ class _Known:
 
 
 def is_due(cursor: MetricCursor) -> bool:
-    return cursor.waiting >= max(_LEAST, _PER_SERIES * cursor.series)
+    return cursor.waiting >= _due_at(cursor)
 
 
-def fold(session: Session, cursor: MetricCursor, most: Mapping[str, int]) -> set[str]:
-    """Fold all that waits.
+def is_overdue(cursor: MetricCursor) -> bool:
+    """More waits than folds on the side keep up with."""
+    return cursor.waiting >= _OVERDUE * _due_at(cursor)
+
+
+def _due_at(cursor: MetricCursor) -> int:
+    return max(_LEAST, _PER_SERIES * cursor.series)
+
+
+def fold(database: Database, job_id: str, limits: LimitSettings, *, wait: bool = False) -> None:
+    """Fold all that waits of a job, in a transaction of its own.
+
+    A gang of a thousand learners has thousands of series, and a fold of them takes a second or more. Records are taken
+    in meanwhile: the cursor is locked only at the end. The lock on the job's row keeps the job from being deleted, and
+    its metrics from being removed.
 
     Args:
-        session: the transaction that has locked ``cursor``.
-        cursor: the job's.
-        most: series that a job may have of each kind.
-
-    Returns:
-        The kinds of which new series were left out, as there are too many.
+        database: the database.
+        job_id: the job's. Nothing happens if it has been deleted.
+        limits: the settings.
+        wait: if another fold of the job is under way, wait for its end, and then fold if that is still due; else do
+            nothing.
     """
-    query = select(MetricBatch).where(MetricBatch.job_id == cursor.job_id).order_by(MetricBatch.n)
-    batches = list(session.scalars(query))
-    _keep_records(session, cursor, batches)
-    tails = waiting(batches)
-    known = _known(session, cursor, tails)
-    left_out = _admit(session, cursor, tails, known, most)
-    open_blocks = _open_blocks(session, known)
-    blocks: list[dict[str, Any]] = []
-    changed: list[dict[str, Any]] = []
-    for key, tail in tails.items():
-        if series := known.get(key):
-            before = series.stats if series.stats.points else None
-            points = completed(tail, before)
-            blocks += _blocks(cursor.project_id, series, open_blocks.get(series.id), points)
-            changed.append({"series": series.id, **asdict(Stats.extended(before, points))})
-    if blocks:
-        put = insert(_BLOCKS)
-        fields = {name: put.excluded[name] for name in blocks[0] if name not in ("series_id", "n", "project_id")}
-        session.execute(put.on_conflict_do_update(index_elements=["series_id", "n"], set_=fields), blocks)
-        _write_stats(session, changed)
-    session.execute(delete(MetricBatch).where(MetricBatch.job_id == cursor.job_id))
-    for batch in batches:
-        session.expunge(batch)
-    cursor.waiting = 0
-    return left_out
+    with database.transaction() as session:
+        mine = select(Job).where(Job.id == job_id).with_for_update(read=True, key_share=True)
+        job = session.scalars(mine).one_or_none()
+        if job is None or not _lock(session, job_id, wait):
+            return
+        of_job = select(MetricCursor).where(MetricCursor.job_id == job_id)
+        if not is_due(session.scalars(of_job).one()):  # another fold has just ended
+            return
+        query = select(MetricBatch).where(MetricBatch.job_id == job_id).order_by(MetricBatch.n)
+        batches = list(session.scalars(query))
+        records = list(read_records(batches))
+        _keep_records(session, job, batches, records)
+        tails = pending(records)
+        known = _known(session, job_id, tails)
+        before = len(known)
+        left_out = _admit(session, job, tails, known, limits)
+        open_blocks = _open_blocks(session, known)
+        blocks: list[dict[str, Any]] = []
+        changed: list[dict[str, Any]] = []
+        for key, tail in tails.items():
+            if series := known.get(key):
+                stats = series.stats if series.stats.points else None
+                points = completed(tail, stats)
+                blocks += _blocks(job.project_id, series, open_blocks.get(series.id), points)
+                changed.append({"series": series.id, **asdict(Stats.extended(stats, points))})
+        if blocks:
+            put = insert(_BLOCKS)
+            fields = {name: put.excluded[name] for name in blocks[0] if name not in ("series_id", "n", "project_id")}
+            session.execute(put.on_conflict_do_update(index_elements=["series_id", "n"], set_=fields), blocks)
+            _write_stats(session, changed)
+        # Batches are numbered in the order of their commits: those that have come meanwhile are behind the last.
+        folded = delete(MetricBatch).where(MetricBatch.job_id == job_id, MetricBatch.n <= batches[-1].n)
+        gone = session.execute(folded.returning(MetricBatch.n), execution_options={"synchronize_session": False}).all()
+        if len(gone) < len(batches):  # an API process of an earlier release, without this lock, has folded them
+            session.rollback()
+            return
+        for batch in batches:
+            session.expunge(batch)
+        session.flush()
+        locked = of_job.with_for_update().execution_options(populate_existing=True)
+        cursor = session.scalars(locked).one()
+        cursor.waiting -= sum(len(record.values) for _, record in records)  # as they were counted
+        cursor.series += len(known) - before
+        if left_out:
+            note_drops(session, job, cursor, batches[-1].attempt, ["series"], limits)
 
 
-def _keep_records(session: Session, cursor: MetricCursor, batches: list[MetricBatch]) -> None:
+def _lock(session: Session, job_id: str, wait: bool) -> bool:
+    """Whether this transaction is the one that folds the job's metrics."""
+    try_ = "" if wait else "try_"
+    lock = text(f"select pg_{try_}advisory_xact_lock(hashtextextended(:name, 0))")
+    return session.scalar(lock, {"name": f"weft metrics of {job_id}"}) is not False
+
+
+def _keep_records(
+    session: Session, job: Job, batches: Sequence[MetricBatch], records: Sequence[tuple[str, Record]]
+) -> None:
     with_records = [batch for batch in batches if batch.records]
     lines = [line for batch in with_records for line in unpacked(batch.body)[: batch.records]]
     if lines:
         session.add(
             MetricRecords(
-                job_id=cursor.job_id,
-                project_id=cursor.project_id,
+                job_id=job.id,
+                project_id=job.project_id,
                 first_record=with_records[0].first_record,
                 records=len(lines),
-                last_time=max(parsed(line).t for line in lines),
+                last_time=max(record.t for kind, record in records if kind == "user"),
                 body=packed(lines),
             )
         )
 
 
-def _known(session: Session, cursor: MetricCursor, tails: Mapping[Key, Pending]) -> dict[Key, _Known]:
+def _known(session: Session, job_id: str, tails: Mapping[Key, Pending]) -> dict[Key, _Known]:
+    ranks = sorted({key.rank for key in tails})
     query = select(*MetricSeries.__table__.columns).where(
-        MetricSeries.job_id == cursor.job_id,
+        MetricSeries.job_id == job_id,
         MetricSeries.attempt.in_({key.attempt for key in tails}),
-        MetricSeries.rank.in_({key.rank for key in tails}),
+        MetricSeries.rank == any_(literal(ranks, ARRAY(Integer))),
     )
     return {
-        Key(row.attempt, row.rank, row.kind, row.group, row.name): _Known(row.id, Stats.of_row(row))
+        key: _Known(row.id, Stats.of_row(row))
         for row in session.execute(query)
+        if (key := Key(row.attempt, row.rank, row.kind, row.group, row.name)) in tails
     }
 
 
 def _admit(
-    session: Session,
-    cursor: MetricCursor,
-    tails: Mapping[Key, Pending],
-    known: dict[Key, _Known],
-    most: Mapping[str, int],
-) -> set[str]:
-    """Insert the series that are new, as far as there is room; without any point yet."""
+    session: Session, job: Job, tails: Mapping[Key, Pending], known: dict[Key, _Known], limits: LimitSettings
+) -> bool:
+    """Insert the series that are new, as far as there is room; without any point yet. Returns whether some were left
+    out."""
     new = [key for key in tails if key not in known]
     if not new:
-        return set()
-    count = select(MetricSeries.kind, func.count()).where(MetricSeries.job_id == cursor.job_id)
+        return False
+    most = {"user": limits.metric_series_per_job, "system": 10 * limits.metric_series_per_job}
+    count = select(MetricSeries.kind, func.count()).where(MetricSeries.job_id == job.id)
     have = dict(session.execute(count.group_by(MetricSeries.kind)).all())
     admitted: list[Key] = []
-    left_out: set[str] = set()
     for key in new:
         have[key.kind] = have.get(key.kind, 0) + 1
         if have[key.kind] <= most[key.kind]:
             admitted.append(key)
-        else:
-            left_out.add(key.kind)
-    nothing = Stats(0, 0, 0, 0, 0, 0.0, None, None)
-    rows = [
-        {"job_id": cursor.job_id, "project_id": cursor.project_id, **key._asdict(), **asdict(nothing)}
-        for key in admitted
-    ]
-    if rows:
-        made = session.execute(insert(_SERIES).returning(*(_SERIES.c[name] for name in ("id", *Key._fields))), rows)
-        known.update({Key(*row[1:]): _Known(row.id, nothing) for row in made})
-        cursor.series += len(rows)
-    return left_out
+    if admitted:
+        columns = dict(zip(_NEW_SERIES, map(list, zip(*admitted, strict=True)), strict=True))
+        made = session.execute(_PUT_SERIES, {"job": job.id, "project": job.project_id, **columns})
+        known.update({Key(*row[1:]): _Known(row.id, _NOTHING) for row in made})
+    return len(admitted) < len(new)
 
 
 def _open_blocks(session: Session, known: Mapping[Key, _Known]) -> dict[int, Points]:

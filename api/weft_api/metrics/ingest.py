@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
@@ -14,31 +14,18 @@ from weft_api.access.attempts import Accepted, AttemptToken, fence, granted_lear
 from weft_api.context import Context, Shared
 from weft_api.http.bodies import parse_json, validated
 from weft_api.http.problems import TOO_LARGE, Problem
-from weft_api.metrics.fold import fold, is_due
+from weft_api.metrics.folding import FOLDING
+from weft_api.metrics.limits import note_drops
 from weft_api.metrics.listing import keep_best_and_last
 from weft_api.metrics.records import Record, cleaned, packed
 from weft_api.metrics.rules import check_rules
 from weft_api.metrics.schemas import MetricsCall, RecordIn
 from weft_api.streaming.batch_queue import BatchQueue
 from weft_core.settings import LimitSettings
-from weft_core.store.jobs import record_event
 from weft_core.store.models import Attempt, Job, Learner, MetricBatch, MetricCursor
 
-LIMITS: Mapping[str, str] = {
-    "points": "the job has reported its limit of {metric_points_per_job:,} values: the rest is dropped",
-    "bytes": "the job's metrics have reached their limit of {metric_bytes_per_job:,} bytes: the rest is dropped",
-    "system": "the job's system metrics have reached their limit of {system_points_per_job:,} values: the rest is "
-    "dropped",
-    "series": "the job has its limit of {metric_series_per_job:,} metrics (each learner's and attempt's counted): "
-    "further names are dropped",
-}
-"""The reasons in a cursor's ``dropped``, and the remarks about them."""
 MOST_VALUES = 20_000
 """Values in a call. The agent sends fewer (``METRIC_BATCH_BYTES`` in ``weft_trainer.service.spool``)."""
-
-
-def told(reason: str, limits: LimitSettings) -> str:
-    return LIMITS[reason].format(**limits.model_dump())
 
 
 QUEUE: Shared[BatchQueue[bytes, Accepted]] = Shared(lambda _: BatchQueue(threads=4))
@@ -96,13 +83,14 @@ def _append(context: Context, token: AttemptToken, calls: Sequence[MetricsCall])
         job, attempt = fence(session, token, change=False)
         granted = granted_learners(session, attempt, [(call.rank, call.instance) for call in calls])
         own = [call for call, refusal in zip(calls, granted, strict=True) if refusal is None]
-        take_calls(session, job, attempt, own, context.settings.limits)
-        return [refusal or Accepted(job.id, attempt.n) for refusal in granted]
+        cursor = take_calls(session, job, attempt, own, context.settings.limits)
+    FOLDING.of(context).fold_if_due(cursor)
+    return [refusal or Accepted(job.id, attempt.n) for refusal in granted]
 
 
 def take_calls(
     session: Session, job: Job, attempt: Attempt, calls: Sequence[MetricsCall], limits: LimitSettings
-) -> None:
+) -> MetricCursor | None:
     """Append the records of calls that are new.
 
     Args:
@@ -111,9 +99,12 @@ def take_calls(
         attempt: the attempt whose learners send the calls.
         calls: each from the agent that holds its rank's start grant.
         limits: the settings.
+
+    Returns:
+        The job's cursor, for :meth:`Folding.fold_if_due` after the commit; None if there are no calls.
     """
     if not calls:
-        return
+        return None
     cursor = lock_cursor(session, job)
     learners = _learners(session, attempt, calls)
     new: list[tuple[int, Sequence[RecordIn]]] = []
@@ -122,6 +113,7 @@ def take_calls(
             learners[call.rank].metrics_next = call.sequence + 1
             new.append((call.rank, call.records))
     append(session, job, cursor, attempt.n, new, limits)
+    return cursor
 
 
 def append(
@@ -132,7 +124,7 @@ def append(
     batches: Iterable[tuple[int, Sequence[RecordIn]]],
     limits: LimitSettings,
 ) -> None:
-    """Append records to the job's metrics, as far as its limits allow.
+    """Append records to the job's metrics, as far as its limits allow. They wait to be folded; reads find them.
 
     Args:
         session: the transaction that has locked ``cursor``.
@@ -152,15 +144,7 @@ def append(
             kept += user
     keep_best_and_last(session, job, kept)
     check_rules(session, job, cursor, kept)
-    if is_due(cursor):
-        session.flush()
-        most = {"user": limits.metric_series_per_job, "system": 10 * limits.metric_series_per_job}
-        if fold(session, cursor, most):
-            reached.append("series")
-    for reason in reached:
-        if reason not in cursor.dropped:
-            cursor.dropped = [*cursor.dropped, reason]
-            record_event(session, job, "warning", told(reason, limits), attempt=attempt)
+    note_drops(session, job, cursor, attempt, reached, limits)
 
 
 def _learners(session: Session, attempt: Attempt, calls: Sequence[MetricsCall]) -> dict[int, Learner]:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from sqlalchemy import case, false, func, not_, true
 
-from weft_api.metrics.ingest import told
+from weft_api.metrics.limits import told
 from weft_api.metrics.points import Points, Rows, plain
 from weft_api.metrics.records import Record, parsed, unpacked
 from weft_api.metrics.schemas import Buckets, QueryAnswer, RecordPage, RecordView, SeriesList, SeriesView

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
 from weft_api.metrics.points import Points
-from weft_api.metrics.records import Key, Pending, parsed, pending, unpacked
+from weft_api.metrics.records import Key, Pending, Record, parsed, pending, unpacked
 from weft_core.store.models import MetricBatch, MetricSeries
 from weft_core.store.scope import Scope
 
@@ -98,13 +98,11 @@ def completed(reported: Pending, before: Stats | None) -> Points:
     return Points.of(steps, reported.times, reported.values)
 
 
-def waiting(batches: Sequence[MetricBatch]) -> dict[Key, Pending]:
-    """The points of batches that are not folded."""
-    return pending(
-        ("user" if place < batch.records else "system", parsed(line))
-        for batch in batches
-        for place, line in enumerate(unpacked(batch.body))
-    )
+def read_records(batches: Sequence[MetricBatch]) -> Iterator[tuple[str, Record]]:
+    """The records of batches that are not folded, each with its kind, in order."""
+    for batch in batches:
+        for place, line in enumerate(unpacked(batch.body)):
+            yield ("user" if place < batch.records else "system"), parsed(line)
 
 
 def load(scope: Scope, job_id: str, wanted: SeriesFilter) -> list[Series]:
@@ -120,7 +118,7 @@ def load(scope: Scope, job_id: str, wanted: SeriesFilter) -> list[Series]:
     if wanted.attempt is not None:
         query = query.where(MetricSeries.attempt == wanted.attempt)
         batches = batches.where(MetricBatch.attempt == wanted.attempt)
-    tails = {key: tail for key, tail in waiting(scope.all(batches)).items() if wanted.takes(key)}
+    tails = {key: tail for key, tail in pending(read_records(scope.all(batches))).items() if wanted.takes(key)}
     found = []
     # Columns, not objects: there may be thousands.
     for row in scope.session.execute(query.with_only_columns(*MetricSeries.__table__.columns)):

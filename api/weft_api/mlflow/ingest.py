@@ -20,6 +20,7 @@ from weft_api.access.learner_calls import LATEST
 from weft_api.context import Context, Shared
 from weft_api.http.bodies import parse_json
 from weft_api.http.problems import Problem
+from weft_api.metrics.folding import FOLDING
 from weft_api.metrics.ingest import append, lock_cursor
 from weft_api.metrics.schemas import RecordIn
 from weft_api.mlflow.callers import (
@@ -52,7 +53,7 @@ from weft_api.mlflow.values import (
     tag_of,
 )
 from weft_api.streaming.batch_queue import BatchQueue
-from weft_core.store.models import Job, MlflowModel, MlflowRun
+from weft_core.store.models import Job, MetricCursor, MlflowModel, MlflowRun
 from weft_core.store.scope import Scope
 from weft_core.tokens import hash_token
 
@@ -112,7 +113,10 @@ def take_in(context: Context, token: LearnerToken | str, bodies: Sequence[bytes]
             outcomes[number] = error
     if logged:
         with context.database.transaction() as session:
-            outcomes |= _store(context, session, whose, logged)
+            stored, cursors = _store(context, session, whose, logged)
+        outcomes |= stored
+        for cursor in cursors:
+            FOLDING.of(context).fold_if_due(cursor)
     return [outcomes[number] for number in range(len(bodies))]
 
 
@@ -134,7 +138,8 @@ def _read(context: Context, token: LearnerToken | str, body: bytes) -> Logged:
 
 def _store(
     context: Context, session: Session, whose: str | Caller, logged: dict[int, Logged]
-) -> dict[int, Exception | None]:
+) -> tuple[dict[int, Exception | None], list[MetricCursor]]:
+    """The outcome of each call, and the cursors of the jobs whose metrics have grown."""
     outcomes: dict[int, Exception | None] = {}
     writer = _Writer(context, session, whose, list(logged.values()))
     for run_id, several in groupby(
@@ -156,8 +161,7 @@ def _store(
                     outcomes[number] = None
                 except Problem as error:
                     outcomes[number] = error
-    writer.finish()
-    return outcomes
+    return outcomes, writer.finish()
 
 
 class _Writer:
@@ -244,13 +248,17 @@ class _Writer:
         self._jobs[job.id] = job
         self._records[job.id, attempt].append((rank, records))
 
-    def finish(self) -> None:
+    def finish(self) -> list[MetricCursor]:
+        """Write all of it; returns the cursors of the jobs among the runs."""
+        cursors: dict[str, MetricCursor] = {}
         for (job_id, attempt), batches in sorted(self._records.items()):
             job = self._jobs[job_id]
-            append(self._session, job, lock_cursor(self._session, job), attempt, batches, self._limits)
+            cursors[job_id] = lock_cursor(self._session, job)
+            append(self._session, job, cursors[job_id], attempt, batches, self._limits)
         if self._points:
             columns = zip(_POINTS, zip(*self._points, strict=True), strict=True)
             self._session.execute(_INSERT_POINTS, {name: list(values) for name, values in columns})
+        return list(cursors.values())
 
 
 def _keep_newest(run: Run, metrics: Iterable[Metric]) -> None:
