@@ -12,7 +12,9 @@ from weft_api.learner.pace import Pace
 
 @pytest.fixture
 def pace(monkeypatch: pytest.MonkeyPatch) -> Pace:
+    """Without the spread of pauses."""
     monkeypatch.setattr(pace_module, "_WINDOW", 0.0)
+    monkeypatch.setattr(pace_module, "_SPREAD", 0.0)
     return Pace()
 
 
@@ -39,3 +41,12 @@ def test_few_learners_never_pause_however_slow_the_server_is(pace: Pace) -> None
 
 def test_many_small_jobs_pause_as_well(pace: Pace) -> None:
     assert [busy(pace, 500, 1) for _ in range(50)][-1] == 8
+
+
+def test_learners_that_have_reported_together_do_not_do_so_again(pace: Pace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace_module, "_SPREAD", 0.25)
+    assert [busy(pace, 1000, 1000) for _ in range(9)]
+    pauses = sorted(pace.pause(1000) for _ in range(1000))
+    assert 6 <= pauses[0] < 7
+    assert 9 < pauses[-1] <= 10
+    assert 7.5 < sum(pauses) / 1000 < 8.5

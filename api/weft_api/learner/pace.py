@@ -8,6 +8,7 @@ on a slow machine, a few learners are never asked to pause.
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,9 @@ _LEAST = 0.0005
 """Seconds a learner: a gang of a thousand pauses for half a second."""
 _LONGEST = 8.0
 """Seconds. A learner counts as silent only after ``timings.silence``, which is 30."""
+_SPREAD = 0.25
+"""By how much of it a pause may be shorter or longer. Learners that have started together would go on to report
+together, and wait for each other each time."""
 
 
 class Pace:
@@ -57,7 +61,7 @@ class Pace:
             elif met < _FEW:
                 self._each = self._each * _DOWN if self._each > _LEAST else 0.0
             self._met, self._since = [], now
-        return round(min(learners * self._each, _LONGEST), 3)
+        return round(min(learners * self._each, _LONGEST) * random.uniform(1 - _SPREAD, 1 + _SPREAD), 3)  # noqa: S311
 
 
 PACE: Shared[Pace] = Shared(lambda _: Pace())
