@@ -78,6 +78,8 @@ class Learners:
         """Jobs whose first attempt fails."""
         self.staying: set[str] = set()
         """Runs that go on until they are stopped."""
+        self.reported: set[str] = set()
+        """Runs whose lines and metrics have been taken in."""
         self.wrong: list[str] = []
 
     def look(self) -> None:
@@ -119,6 +121,7 @@ class Learners:
             lines = [{"t": 1_769_847_309_000, "s": f"{n} {sequence * _LINES + line}"} for line in range(_LINES)]
             post("logs", sequence=sequence, lines=lines)
         post("metrics", sequence=0, records=[{"t": 1.0, "step": 1, "values": {"loss": 0.5}}])
+        self.reported.add(run)
         stopped = False
         while run in self.staying and not stopped:
             answer = post("heartbeat")
@@ -206,6 +209,8 @@ class Story:
         learners.staying |= {f"weft-{job}-1" for job in (halted, deleted, stopped)}
         for job in (halted, deleted, stopped):
             self.until(partial(self.is_in, job, "PROCESSING"), f"{job} runs")
+            # What a learner sends after the end of its attempt is refused.
+            self.until(partial(learners.reported.__contains__, f"weft-{job}-1"), f"{job} has reported")
         self.call("POST", f"/sweeps/{asked}/stop")
         self.call("POST", f"/jobs/{halted}/halt", json={"grace_seconds": 5})
         self.call("DELETE", f"/jobs/{deleted}")
@@ -220,7 +225,7 @@ class Story:
         better, worse = self.trials(halving)
         assert [trial["parameters"]["epochs"] for trial in (better, worse)] == [2, 1], "both have the same value"
         told = [(trial["number"], trial["state"], trial["value"]) for trial in self.trials(asked)]
-        assert told == [(0, "COMPLETED", 0.75), (1, "HALTED", None)]
+        assert told == [(0, "COMPLETED", 0.75), (1, "HALTED", None)], told
         return {
             done: ["SUCCEEDED"],
             failing: ["FAILED", "SUCCEEDED"],
@@ -232,7 +237,7 @@ class Story:
         }
 
     def _check(self, wanted: dict[str, list[str]]) -> None:
-        assert self.learners.wrong == []
+        assert self.learners.wrong == [], self.learners.wrong
         self.until(lambda: not list(self._folder.glob("*.run")), "nothing is left on the engine")
         listed = self.call("GET", "/jobs").json()["jobs"]
         assert {job["id"] for job in listed} == {job for job, ends in wanted.items() if ends}, "lost, or there twice"
@@ -242,12 +247,15 @@ class Story:
             shown = self.call("GET", f"/jobs/{job}").json()
             whole = ends[-1] == "SUCCEEDED"
             assert shown["state"] == ("COMPLETED" if whole else "HALTED"), shown["reason"]
-            assert [attempt["outcome"] for attempt in shown["attempts"]] == ends
+            told = [(attempt["outcome"], attempt["reason"]) for attempt in shown["attempts"]]
+            assert [outcome for outcome, _ in told] == ends, told
             for attempt in range(1, len(ends) + 1):
                 assert self.learners.started[f"weft-{job}-{attempt}"] == 1, "user code ran once"
             lines = [line["text"] for line in self.call("GET", f"/jobs/{job}/logs").json()["lines"]]
             expected = [f"{n} {line}" for n in range(1, len(ends) + 1) for line in range(_LINES * _BATCHES)]
             assert lines == expected, "lost, doubled or out of order"
-            assert self.call("GET", f"/jobs/{job}/metrics/records").json()["total"] == len(ends)
+            records = self.call("GET", f"/jobs/{job}/metrics/records").json()["total"]
+            assert records == len(ends), f"{records} records"
             if whole:
-                assert self.call("GET", f"/jobs/{job}/files/model.pt").content == b"weights"
+                content = self.call("GET", f"/jobs/{job}/files/model.pt").content
+                assert content == b"weights", f"the model is {content!r}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import traceback
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 
@@ -101,8 +102,8 @@ def test_a_death_at_each_of_them(
         try:
             if tell(f"{name}=die"):
                 died.append(name)
-        except AssertionError as error:
-            wrong[name] = str(error)
+        except AssertionError:
+            wrong[name] = traceback.format_exc()
         with capsys.disabled():
             print(f"\n{number}/{len(chosen)} {name}: {wrong.get(name, 'ok')}", end="", flush=True)
     assert not wrong
