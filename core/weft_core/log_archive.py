@@ -15,6 +15,7 @@ from itertools import accumulate, pairwise
 
 import zstandard
 
+from weft_core.deflate import deflate
 from weft_core.objects import job_prefix
 
 FRAME_BYTES = 2 << 20
@@ -51,7 +52,7 @@ def pack_times(times: Sequence[int]) -> bytes:
     """Milliseconds since the epoch (0 ≤ t < 2^53): the differences, as 64-bit integers, compressed."""
     first = times[:1]
     deltas = [*first, *(after - before for before, after in pairwise(times))]
-    return zlib.compress(struct.pack(f"<{len(deltas)}q", *deltas), 1)
+    return deflate(struct.pack(f"<{len(deltas)}q", *deltas))
 
 
 def unpack_times(packed: bytes) -> list[int]:

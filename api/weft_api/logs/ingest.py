@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from fastapi.exceptions import RequestValidationError
 from sqlalchemy import func, select
@@ -19,11 +20,16 @@ from weft_api.streaming.batch_queue import BatchQueue
 from weft_api.telemetry import METRICS
 from weft_core.log_archive import pack_times
 from weft_core.settings import LimitSettings
-from weft_core.store.models import Attempt, Job, LogChunk, LogCursor, LogSource
+from weft_core.store.models import Attempt, Job, LogCursor, LogSource
 
 _CATCH_UP = 5
 """How much faster than its job may log an agent may send: it may have been cut off for a while."""
-# To build the same statement from the model takes a sixth of all that a small batch costs.
+# Statements of their own: to build them from the models takes a third of what a gang's small batches cost.
+_PUT_CHUNKS = """
+    insert into log_chunks (job_id, project_id, attempt, first_line, rank, lines, body, times, latest)
+    select %s, %s, %s, given.*
+    from unnest(%s::bigint[], %s::integer[], %s::integer[], %b::bytea[], %b::bytea[], %s::bigint[]) as given
+"""
 _PUT_SOURCES = """
     insert into log_sources (job_id, attempt, project_id, rank, next_sequence)
     select %s, %s, %s, rank, next_sequence from unnest(%s::integer[], %s::bigint[]) as given (rank, next_sequence)
@@ -35,6 +41,17 @@ total."""
 
 
 QUEUE: Shared[BatchQueue[bytes, Accepted]] = Shared(lambda _: BatchQueue())
+
+
+class NewChunk(NamedTuple):
+    """A :class:`LogChunk` that is to be stored."""
+
+    first_line: int
+    rank: int
+    lines: int
+    body: bytes
+    times: bytes
+    latest: int
 
 
 async def accept(context: Context, token: AttemptToken, body: bytes) -> Accepted:
@@ -84,7 +101,7 @@ def _append(context: Context, token: AttemptToken, batches: Sequence[Batch], lat
 
 def append(
     session: Session, job: Job, attempt: Attempt, batches: Sequence[Batch], limits: LimitSettings
-) -> tuple[list[Problem | None], list[LogChunk]]:
+) -> tuple[list[Problem | None], list[NewChunk]]:
     """Append batches to the job's log. A batch that was taken in before, or has no line, changes nothing.
 
     Args:
@@ -108,28 +125,28 @@ def append(
         select(LogSource.rank, LogSource.next_sequence).where(of_attempt, LogSource.rank.in_(ranks))
     )
     following = ChainMap({}, {row.rank: row.next_sequence for row in known})
-    chunks: list[LogChunk] = []
+    chunks: list[NewChunk] = []
     refused: list[Problem | None] = []
     for batch in batches:
         head = batch.head
         refusal = None
         if batch.times and head.sequence >= following.get(head.rank, 0):
             try:
-                chunks.append(_chunk(cursor, now, limits, batch, attempt))
+                chunks.append(_chunk(cursor, now, limits, batch))
                 following[head.rank] = head.sequence + 1
             except Problem as error:
                 refusal = error
         refused.append(refusal)
     if chunks:
-        session.add_all(chunks)
+        _put(session, attempt, chunks)
         _note_sources(session, attempt, following.maps[0])
-        check_rules(session, job, chunks)
+        check_rules(session, job, attempt.n, chunks)
         if attempt.ended_at is not None:
             attempt.logs_due = func.now()
     return refused, chunks
 
 
-def announce(context: Context, job_id: str, chunks: Sequence[LogChunk]) -> None:
+def announce(context: Context, job_id: str, chunks: Sequence[NewChunk]) -> None:
     """Count what :func:`append` has added, and wake the log's followers. The transaction has been committed."""
     if chunks:
         METRICS.of(context).log_lines.inc(sum(chunk.lines for chunk in chunks))
@@ -137,7 +154,7 @@ def announce(context: Context, job_id: str, chunks: Sequence[LogChunk]) -> None:
         context.wake.logs(job_id)
 
 
-def _chunk(cursor: LogCursor, now: datetime, limits: LimitSettings, batch: Batch, attempt: Attempt) -> LogChunk:
+def _chunk(cursor: LogCursor, now: datetime, limits: LimitSettings, batch: Batch) -> NewChunk:
     """The batch at the end of the log, which has grown by it. Raises Problem: log_full, too_many_lines."""
     room = limits.log_bytes_per_job - cursor.bytes
     size = len(batch.body)
@@ -149,11 +166,8 @@ def _chunk(cursor: LogCursor, now: datetime, limits: LimitSettings, batch: Batch
         # It fills the log for good, so that this message appears once.
         size = max(room, len(batch.body))
     cursor.latest = max(cursor.latest, *batch.times)
-    chunk = LogChunk(
-        job_id=cursor.job_id,
+    chunk = NewChunk(
         first_line=cursor.next_line,
-        project_id=cursor.project_id,
-        attempt=attempt.n,
         rank=batch.head.rank,
         lines=len(batch.times),
         body=batch.body,
@@ -163,6 +177,12 @@ def _chunk(cursor: LogCursor, now: datetime, limits: LimitSettings, batch: Batch
     cursor.next_line += chunk.lines
     cursor.bytes += size
     return chunk
+
+
+def _put(session: Session, attempt: Attempt, chunks: Sequence[NewChunk]) -> None:
+    columns = map(list, zip(*chunks, strict=True))
+    values = attempt.job_id, attempt.project_id, attempt.n, *columns
+    session.connection().exec_driver_sql(_PUT_CHUNKS, values)
 
 
 def _note_sources(session: Session, attempt: Attempt, following: Mapping[int, int]) -> None:

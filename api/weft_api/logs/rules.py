@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
 
 from sqlalchemy.orm import Session
 
 from weft_api.http.patterns import BadPattern, rule_pattern
 from weft_core.rules import LogCondition, conditions
-from weft_core.store.models import Job, LogChunk
+from weft_core.store.models import Job
 from weft_core.store.rules import note_firing
 
 
-def check_rules(session: Session, job: Job, chunks: Iterable[LogChunk]) -> None:
+class Lines(Protocol):
+    """Consecutive lines of one learner."""
+
+    @property
+    def first_line(self) -> int: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def body(self) -> bytes: ...
+
+
+def check_rules(session: Session, job: Job, attempt: int, chunks: Iterable[Lines]) -> None:
     """Note the rules of the job's manifest that these new lines fulfil, in the transaction that appends the lines."""
     for index, condition in conditions(job.manifest, LogCondition):
         try:
@@ -24,5 +36,5 @@ def check_rules(session: Session, job: Job, chunks: Iterable[LogChunk]) -> None:
             if line is not None:
                 text = chunk.body.split(b"\n", line + 1)[line].decode("utf-8", "replace")
                 found = f"line {chunk.first_line + line} of learner {chunk.rank + 1}: {text}"
-                note_firing(session, job, index, chunk.attempt, found)
+                note_firing(session, job, index, attempt, found)
                 break

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from weft_api.metrics.schemas import RecordIn
+from weft_core.deflate import deflate
 
 _LONGEST_NAME = 200
 _LONGEST_TEXT = 4096
@@ -114,7 +115,7 @@ def _values(told: Mapping[str, Any], most: int) -> Iterator[tuple[str, int | flo
 
 
 def packed(lines: Iterable[bytes]) -> bytes:
-    return zlib.compress(b"".join(lines), 1)
+    return deflate(b"".join(lines))
 
 
 def unpacked(body: bytes) -> list[bytes]:
