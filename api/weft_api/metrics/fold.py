@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from sqlalchemy import ARRAY, BigInteger, Integer, Table, any_, bindparam, delete, func, literal, select, text, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import ARRAY, BigInteger, Integer, any_, delete, func, literal, select, text
 from sqlalchemy.orm import Session
 
 from weft_api.metrics.limits import note_drops
 from weft_api.metrics.points import BLOCK, Points, rises, summary
-from weft_api.metrics.records import Key, Pending, Record, packed, pending, unpacked
-from weft_api.metrics.series import Stats, completed, read_records
+from weft_api.metrics.records import Key, Pending, Record, all_parsed, packed
+from weft_api.metrics.series import Stats, completed, points_of, read_lines
 from weft_core.settings import LimitSettings
 from weft_core.store.database import Database
 from weft_core.store.models import Job, MetricBatch, MetricBlock, MetricCursor, MetricRecords, MetricSeries
 
-_SERIES, _BLOCKS = cast(Table, MetricSeries.__table__), cast(Table, MetricBlock.__table__)
 _LEAST = 2048
 """Points that wait before a fold: reading them costs a few milliseconds."""
 _PER_SERIES = 8
@@ -37,6 +35,29 @@ _PUT_SERIES = text(
     returning id, attempt, rank, kind, "group", name
     """
 )
+# Statements of their own: the models' run once for each row.
+_PUT_BLOCKS = """
+    insert into metric_blocks (
+      project_id, series_id, n, points, first_step, last_step, first_time, last_time, steps_rise, times_rise, summary,
+      body
+    )
+    select %s, given.*
+    from unnest(%s::bigint[], %s::integer[], %s::integer[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[],
+      %s::boolean[], %s::boolean[], %b::bytea[], %b::bytea[]) as given
+    on conflict (series_id, n) do update set
+      points = excluded.points, first_step = excluded.first_step, last_step = excluded.last_step,
+      first_time = excluded.first_time, last_time = excluded.last_time, steps_rise = excluded.steps_rise,
+      times_rise = excluded.times_rise, summary = excluded.summary, body = excluded.body
+"""
+_PUT_STATS = """
+    update metric_series set
+      points = given.points, first_step = given.first_step, last_step = given.last_step,
+      first_time = given.first_time, last_time = given.last_time, last = given.last, min = given.min, max = given.max
+    from unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::float8[],
+      %s::float8[], %s::float8[])
+      as given (id, points, first_step, last_step, first_time, last_time, last, min, max)
+    where metric_series.id = given.id
+"""
 _NEW_SERIES = ("attempts", "ranks", "kinds", "groups", "names")
 
 
@@ -44,6 +65,22 @@ _NEW_SERIES = ("attempts", "ranks", "kinds", "groups", "names")
 class _Known:
     id: int
     stats: Stats
+
+
+class _NewBlock(NamedTuple):
+    """A :class:`MetricBlock` that is to be stored, or stored anew with more points."""
+
+    series_id: int
+    n: int
+    points: int
+    first_step: int
+    last_step: int
+    first_time: int
+    last_time: int
+    steps_rise: bool
+    times_rise: bool
+    summary: bytes
+    body: bytes
 
 
 def is_due(cursor: MetricCursor) -> bool:
@@ -83,26 +120,27 @@ def fold(database: Database, job_id: str, limits: LimitSettings, *, wait: bool =
             return
         query = select(MetricBatch).where(MetricBatch.job_id == job_id).order_by(MetricBatch.n)
         batches = list(session.scalars(query))
-        records = list(read_records(batches))
-        _keep_records(session, job, batches, records)
-        tails = pending(records)
+        lines, system_lines = read_lines(batches)
+        user, system = all_parsed(lines), all_parsed(system_lines)
+        _keep_records(session, job, batches, lines, user)
+        tails = points_of(user, system)
         known = _known(session, job_id, tails)
         before = len(known)
         left_out = _admit(session, job, tails, known, limits)
         open_blocks = _open_blocks(session, known)
-        blocks: list[dict[str, Any]] = []
-        changed: list[dict[str, Any]] = []
+        blocks: list[_NewBlock] = []
+        changed: dict[int, Stats] = {}
         for key, tail in tails.items():
             if series := known.get(key):
                 stats = series.stats if series.stats.points else None
                 points = completed(tail, stats)
-                blocks += _blocks(job.project_id, series, open_blocks.get(series.id), points)
-                changed.append({"series": series.id, **asdict(Stats.extended(stats, points))})
+                blocks += _blocks(series, open_blocks.get(series.id), points)
+                changed[series.id] = Stats.extended(stats, points)
         if blocks:
-            put = insert(_BLOCKS)
-            fields = {name: put.excluded[name] for name in blocks[0] if name not in ("series_id", "n", "project_id")}
-            session.execute(put.on_conflict_do_update(index_elements=["series_id", "n"], set_=fields), blocks)
-            _write_stats(session, changed)
+            connection = session.connection()
+            connection.exec_driver_sql(_PUT_BLOCKS, (job.project_id, *map(list, zip(*blocks, strict=True))))
+            stats_of = [tuple(vars(stats).values()) for stats in changed.values()]
+            connection.exec_driver_sql(_PUT_STATS, (list(changed), *map(list, zip(*stats_of, strict=True))))
         # Batches are numbered in the order of their commits: those that have come meanwhile are behind the last.
         folded = delete(MetricBatch).where(MetricBatch.job_id == job_id, MetricBatch.n <= batches[-1].n)
         gone = session.execute(folded.returning(MetricBatch.n), execution_options={"synchronize_session": False}).all()
@@ -114,7 +152,7 @@ def fold(database: Database, job_id: str, limits: LimitSettings, *, wait: bool =
         session.flush()
         locked = of_job.with_for_update().execution_options(populate_existing=True)
         cursor = session.scalars(locked).one()
-        cursor.waiting -= sum(len(record.values) for _, record in records)  # as they were counted
+        cursor.waiting -= sum(len(record.values) for record in (*user, *system))  # as they were counted
         cursor.series += len(known) - before
         if left_out:
             note_drops(session, job, cursor, batches[-1].attempt, ["series"], limits)
@@ -128,18 +166,16 @@ def _lock(session: Session, job_id: str, wait: bool) -> bool:
 
 
 def _keep_records(
-    session: Session, job: Job, batches: Sequence[MetricBatch], records: Sequence[tuple[str, Record]]
+    session: Session, job: Job, batches: Sequence[MetricBatch], lines: Sequence[bytes], user: Sequence[Record]
 ) -> None:
-    with_records = [batch for batch in batches if batch.records]
-    lines = [line for batch in with_records for line in unpacked(batch.body)[: batch.records]]
     if lines:
         session.add(
             MetricRecords(
                 job_id=job.id,
                 project_id=job.project_id,
-                first_record=with_records[0].first_record,
+                first_record=next(batch.first_record for batch in batches if batch.records),
                 records=len(lines),
-                last_time=max(record.t for kind, record in records if kind == "user"),
+                last_time=max(record.t for record in user),
                 body=packed(lines),
             )
         )
@@ -197,7 +233,7 @@ def _open_blocks(session: Session, known: Mapping[Key, _Known]) -> dict[int, Poi
     return {series: Points.unpacked(body) for series, body in session.execute(query)}
 
 
-def _blocks(project_id: str, series: _Known, opened: Points | None, points: Points) -> list[dict[str, Any]]:
+def _blocks(series: _Known, opened: Points | None, points: Points) -> list[_NewBlock]:
     """The blocks that hold ``points``, the open one filled up first."""
     whole = points if opened is None else Points.joined([opened, points])
     first = series.stats.points // BLOCK
@@ -205,27 +241,18 @@ def _blocks(project_id: str, series: _Known, opened: Points | None, points: Poin
     for number, start in enumerate(range(0, len(whole), BLOCK), first):
         part = whole[start : start + BLOCK]
         made.append(
-            {
-                "series_id": series.id,
-                "n": number,
-                "project_id": project_id,
-                "points": len(part),
-                "first_step": int(part.steps.min()),
-                "last_step": int(part.steps.max()),
-                "first_time": int(part.times.min()),
-                "last_time": int(part.times.max()),
-                "steps_rise": rises(part.steps),
-                "times_rise": rises(part.times),
-                "summary": summary(part),
-                "body": part.packed(),
-            }
+            _NewBlock(
+                series.id,
+                number,
+                len(part),
+                int(part.steps.min()),
+                int(part.steps.max()),
+                int(part.times.min()),
+                int(part.times.max()),
+                rises(part.steps),
+                rises(part.times),
+                summary(part),
+                part.packed(),
+            )
         )
     return made
-
-
-def _write_stats(session: Session, changed: list[dict[str, Any]]) -> None:
-    values: dict[str, Any] = {name: bindparam(f"new_{name}") for name in Stats.__dataclass_fields__}
-    rows = [
-        {f"new_{name}" if name != "series" else name: value for name, value in change.items()} for change in changed
-    ]
-    session.execute(update(_SERIES).where(_SERIES.c.id == bindparam("series")).values(values), rows)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
 from weft_api.metrics.points import Points
-from weft_api.metrics.records import Key, Pending, Record, parsed, pending, unpacked
+from weft_api.metrics.records import Key, Pending, Record, all_parsed, pending, unpacked
 from weft_core.store.models import MetricBatch, MetricSeries
 from weft_core.store.scope import Scope
 
@@ -98,11 +99,20 @@ def completed(reported: Pending, before: Stats | None) -> Points:
     return Points.of(steps, reported.times, reported.values)
 
 
-def read_records(batches: Sequence[MetricBatch]) -> Iterator[tuple[str, Record]]:
-    """The records of batches that are not folded, each with its kind, in order."""
+def read_lines(batches: Iterable[MetricBatch]) -> tuple[list[bytes], list[bytes]]:
+    """The records of batches that are not folded, as they are kept, in order: the user's and the system's."""
+    user: list[bytes] = []
+    system: list[bytes] = []
     for batch in batches:
-        for place, line in enumerate(unpacked(batch.body)):
-            yield ("user" if place < batch.records else "system"), parsed(line)
+        lines = unpacked(batch.body)
+        user += lines[: batch.records]
+        system += lines[batch.records :]
+    return user, system
+
+
+def points_of(user: Iterable[Record], system: Iterable[Record]) -> dict[Key, Pending]:
+    """The points of records by series."""
+    return pending(chain((("user", record) for record in user), (("system", record) for record in system)))
 
 
 def load(scope: Scope, job_id: str, wanted: SeriesFilter) -> list[Series]:
@@ -118,7 +128,11 @@ def load(scope: Scope, job_id: str, wanted: SeriesFilter) -> list[Series]:
     if wanted.attempt is not None:
         query = query.where(MetricSeries.attempt == wanted.attempt)
         batches = batches.where(MetricBatch.attempt == wanted.attempt)
-    tails = {key: tail for key, tail in pending(read_records(scope.all(batches))).items() if wanted.takes(key)}
+    tails = {
+        key: tail
+        for key, tail in points_of(*map(all_parsed, read_lines(scope.all(batches)))).items()
+        if wanted.takes(key)
+    }
     found = []
     # Columns, not objects: there may be thousands.
     for row in scope.session.execute(query.with_only_columns(*MetricSeries.__table__.columns)):
