@@ -8,7 +8,6 @@ on a slow machine, a few learners are never asked to pause.
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,9 +23,8 @@ _LEAST = 0.0005
 """Seconds a learner: a gang of a thousand pauses for half a second."""
 _LONGEST = 8.0
 """Seconds. A learner counts as silent only after ``timings.silence``, which is 30."""
-_SPREAD = 0.25
-"""By how much of it a pause may be shorter or longer. Learners that have started together would go on to report
-together, and wait for each other each time."""
+_SHORTEST_SHARE, _LONGEST_SHARE = 0.25, 1.25
+"""Of the gang's pause: the bounds of one learner's. Learners that start together report together at first."""
 
 
 class Pace:
@@ -40,6 +38,8 @@ class Pace:
         self._since = time.monotonic()
         self._each = 0.0
         """Seconds of pause for each learner of a gang."""
+        self._last: dict[str, float] = {}
+        """By attempt, until when the last learner that got a pause has it."""
 
     @contextmanager
     def report(self) -> Iterator[None]:
@@ -51,17 +51,34 @@ class Pace:
         finally:
             self._under_way -= 1
 
-    def pause(self, learners: int) -> float:
-        """Seconds until the next report of each learner of a gang of ``learners``."""
+    def pause(self, attempt: str, learners: int) -> float:
+        """Seconds until the next report of a learner.
+
+        The pauses of a gang end one after the other, in equal intervals. With pauses of the same length, learners that
+        have reported together would do so again, and wait for each other each time.
+
+        Args:
+            attempt: a name of the attempt.
+            learners: of the gang.
+        """
         now = time.monotonic()
         if now - self._since >= _WINDOW and self._met:
-            met = sum(self._met) / len(self._met)
-            if met > _MANY:
-                self._each = min(max(self._each * _UP, _LEAST), _LONGEST)
-            elif met < _FEW:
-                self._each = self._each * _DOWN if self._each > _LEAST else 0.0
+            self._adapt(sum(self._met) / len(self._met))
             self._met, self._since = [], now
-        return round(min(learners * self._each, _LONGEST) * random.uniform(1 - _SPREAD, 1 + _SPREAD), 3)  # noqa: S311
+            self._last = {name: until for name, until in self._last.items() if self._each and until > now}
+        mean = min(learners * self._each, _LONGEST)
+        if not mean:
+            return 0.0
+        until = max(self._last.get(attempt, now) + mean / learners, now + _SHORTEST_SHARE * mean)
+        self._last[attempt] = min(until, now + _LONGEST_SHARE * mean)
+        return round(self._last[attempt] - now, 3)
+
+    def _adapt(self, met: float) -> None:
+        """``met``: how many other reports a report of this window met, on average."""
+        if met > _MANY:
+            self._each = min(max(self._each * _UP, _LEAST), _LONGEST)
+        elif met < _FEW:
+            self._each = self._each * _DOWN if self._each > _LEAST else 0.0
 
 
 PACE: Shared[Pace] = Shared(lambda _: Pace())

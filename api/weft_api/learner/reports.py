@@ -137,7 +137,7 @@ async def report(request: Request) -> Response:
     pace = PACE.of(context)
     with pace.report():
         taken = await accept_report(context, token, body)
-    taken.answer.pause = pace.pause(taken.learners)
+    taken.answer.pause = pace.pause(token.sha256, taken.learners)
     note(job=taken.job_id, attempt=taken.attempt)
     if taken.answer.heartbeat is not None:
         TUNNELS.of(context).prolong(token.sha256, taken.rank)
