@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Any
-
-from fastapi import Request, Response
+from fastapi import Request
 from fastapi.routing import APIRoute
+from starlette.types import Receive, Scope, Send
 
 
 class DirectRoute(APIRoute):
-    """Its endpoint gets the request and returns the response. FastAPI only documents it, and runs none of its
-    ``dependencies``."""
+    """Its endpoint is a coroutine function that gets the request and returns the response. FastAPI only documents it,
+    and runs none of its ``dependencies``. What the endpoint raises is answered as everywhere."""
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        endpoint: Callable[[Request], Coroutine[Any, Any, Response]] = self.endpoint
-        return endpoint
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] not in (self.methods or ()):
+            await super().handle(scope, receive, send)  # which refuses it
+            return
+        response = await self.endpoint(Request(scope, receive, send))
+        await response(scope, receive, send)

@@ -67,7 +67,8 @@ class PatientBodies:
                 return await receive()
             began = time.monotonic()  # only the client's time counts, not the handler's
             try:
-                message: Message = await asyncio.wait_for(receive(), BODY + taken / RATE - waited)
+                async with asyncio.timeout(BODY + taken / RATE - waited):  # wait_for would make a task of each wait
+                    message = await receive()
             except TimeoutError:
                 raise _too_slow() from None
             waited += time.monotonic() - began
