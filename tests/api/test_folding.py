@@ -15,6 +15,7 @@ from tests.api.conftest import Api, Attempted, Person
 from tests.api.test_metrics import chart, record, send, series
 
 from weft_api.metrics import fold as fold_module
+from weft_api.metrics.unhurried import unhurried
 from weft_core.store.models import Job, MetricBatch, MetricBlock, MetricCursor, MetricRecords, MetricSeries
 
 CALL = 1500
@@ -141,3 +142,14 @@ def test_an_api_of_an_earlier_release_may_fold_at_the_same_time(api: Api, ann: P
         cursor = session.get_one(MetricCursor, attempt.job_id)
         (loss,) = session.scalars(select(MetricSeries).where(MetricSeries.job_id == attempt.job_id))
         assert (cursor.waiting, loss.points) == (CALL, 2 * CALL)
+
+
+def test_a_long_computation_rests_between_its_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    rests: list[float] = []
+    now = 0.0
+    monkeypatch.setattr(time, "sleep", rests.append)
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    for item in unhurried(range(100)):
+        assert len(rests) == item // 5
+        now += 2**-11  # about 0.5 ms
+    assert len(rests) == 20

@@ -13,6 +13,7 @@ from weft_api.metrics.limits import note_drops
 from weft_api.metrics.points import BLOCK, Points, rises, summary
 from weft_api.metrics.records import Key, Pending, Record, all_parsed, packed
 from weft_api.metrics.series import Stats, completed, points_of, read_lines
+from weft_api.metrics.unhurried import unhurried
 from weft_core.settings import LimitSettings
 from weft_core.store.database import Database
 from weft_core.store.models import Job, MetricBatch, MetricBlock, MetricCursor, MetricRecords, MetricSeries
@@ -120,17 +121,17 @@ def fold(database: Database, job_id: str, limits: LimitSettings, *, wait: bool =
             return
         query = select(MetricBatch).where(MetricBatch.job_id == job_id).order_by(MetricBatch.n)
         batches = list(session.scalars(query))
-        lines, system_lines = read_lines(batches)
-        user, system = all_parsed(lines), all_parsed(system_lines)
+        lines, system_lines = read_lines(unhurried(batches))
+        user, system = (list(unhurried(all_parsed(part))) for part in (lines, system_lines))
         _keep_records(session, job, batches, lines, user)
-        tails = points_of(user, system)
+        tails = points_of(unhurried(user), unhurried(system))
         known = _known(session, job_id, tails)
         before = len(known)
         left_out = _admit(session, job, tails, known, limits)
         open_blocks = _open_blocks(session, known)
         blocks: list[_NewBlock] = []
         changed: dict[int, Stats] = {}
-        for key, tail in tails.items():
+        for key, tail in unhurried(tails.items()):
             if series := known.get(key):
                 stats = series.stats if series.stats.points else None
                 points = completed(tail, stats)

@@ -8,13 +8,15 @@ import math
 import re
 import unicodedata
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from weft_api.metrics.schemas import RecordIn
 from weft_core.deflate import deflate
 
+_AT_ONCE = 200
+"""Lines that are parsed together."""
 _LONGEST_NAME = 200
 _LONGEST_TEXT = 4096
 _MOST_VALUES, _MOST_ETIMES = 2000, 20
@@ -127,9 +129,11 @@ def parsed(line: bytes) -> Record:
     return Record(*json.loads(line))
 
 
-def all_parsed(lines: Iterable[bytes]) -> list[Record]:
-    """In a third of the time that it takes line by line."""
-    return [Record(*values) for values in json.loads(b"[" + b",".join(lines) + b"]")]
+def all_parsed(lines: Sequence[bytes]) -> Iterator[Record]:
+    """The records, some at a time: in a third of the time that it takes line by line."""
+    for start in range(0, len(lines), _AT_ONCE):
+        for values in json.loads(b"[" + b",".join(lines[start : start + _AT_ONCE]) + b"]"):
+            yield Record(*values)
 
 
 @dataclass
