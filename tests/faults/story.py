@@ -37,6 +37,8 @@ framework: {name: pytorch, command: echo hello}
 sweep: {parameters: {lr: [0.1, 0.2]}, metric: loss, search: manual, trials: 2}
 """
 _LINES, _BATCHES = 2, 3
+_MANY = 1100
+"""Values of a record. Two such records are folded."""
 
 
 class Caller:
@@ -78,6 +80,8 @@ class Learners:
         """Jobs whose first attempt fails."""
         self.staying: set[str] = set()
         """Runs that go on until they are stopped."""
+        self.measuring: set[str] = set()
+        """Jobs with so many metrics that they are folded."""
         self.reported: set[str] = set()
         """Runs whose lines and metrics have been taken in."""
         self.wrong: list[str] = []
@@ -121,6 +125,9 @@ class Learners:
             lines = [{"t": 1_769_847_309_000, "s": f"{n} {sequence * _LINES + line}"} for line in range(_LINES)]
             post("logs", sequence=sequence, lines=lines)
         post("metrics", sequence=0, records=[{"t": 1.0, "step": 1, "values": {"loss": 0.5}}])
+        if job in self.measuring:
+            values = {f"loss{n}": 0.5 for n in range(_MANY)}
+            post("metrics", sequence=1, records=[{"t": 1.0 + step, "step": step, "values": values} for step in (2, 3)])
         self.reported.add(run)
         stopped = False
         while run in self.staying and not stopped:
@@ -202,6 +209,7 @@ class Story:
         learners = self.learners
         done, failing = self.submit("completes"), self.submit("retried", retries=1)
         learners.failing.add(failing)
+        learners.measuring.add(failing)
         halted, deleted = self.submit("halted"), self.submit("deleted")
         halving, asked = self.sweep(_HALVING), self.sweep(_ASKED)
         elsewhere, stopped = self.ask(asked, 0.1, run=False), self.ask(asked, 0.2, run=True)["job"]
@@ -254,8 +262,12 @@ class Story:
             lines = [line["text"] for line in self.call("GET", f"/jobs/{job}/logs").json()["lines"]]
             expected = [f"{n} {line}" for n in range(1, len(ends) + 1) for line in range(_LINES * _BATCHES)]
             assert lines == expected, "lost, doubled or out of order"
+            many = job in self.learners.measuring
             records = self.call("GET", f"/jobs/{job}/metrics/records").json()["total"]
-            assert records == len(ends), f"{records} records"
+            assert records == (3 if many else 1) * len(ends), f"{records} records"
+            series = self.call("GET", f"/jobs/{job}/metrics").json()["series"]
+            points = Counter(metric["points"] for metric in series)
+            assert points == ({1: len(ends), 2: _MANY * len(ends)} if many else {1: len(ends)}), points
             if whole:
                 content = self.call("GET", f"/jobs/{job}/files/model.pt").content
                 assert content == b"weights", f"the model is {content!r}"
