@@ -7,6 +7,7 @@ import io
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from sqlalchemy import delete, func, select, text, update
@@ -153,3 +154,19 @@ def test_a_long_computation_rests_between_its_items(monkeypatch: pytest.MonkeyPa
         assert len(rests) == item // 5
         now += 2**-11  # about 0.5 ms
     assert len(rests) == 20
+
+
+def test_values_that_are_not_finite_are_folded(api: Api, ann: Person, attempt: Attempted) -> None:
+    def folded(first: int, **values: Any) -> dict[str, tuple[Any, ...]]:
+        told = [record(step, z=step, **values) for step in range(first, first + CALL)]
+        send(attempt.agents[0], first // CALL, *told)
+        until(lambda: is_folded(api, attempt))
+        found = series(ann, attempt.job_id)
+        return {metric["name"]: tuple(metric[key] for key in ("points", "last", "min", "max")) for metric in found}
+
+    nothing = (CALL, None, None, None)
+    numbers = (CALL, CALL - 1, 0, CALL - 1)
+    assert folded(0, x="nan", y="inf") == {"x": nothing, "y": nothing, "z": numbers}
+    whole = (2 * CALL, 2 * CALL - 1, 0, 2 * CALL - 1)
+    expected = {"x": (2 * CALL, 1.5, 1.5, 1.5), "y": (2 * CALL, None, None, None), "z": whole}
+    assert folded(CALL, x=1.5, y="-inf") == expected
