@@ -100,7 +100,7 @@ def _due_at(cursor: MetricCursor) -> int:
 def fold(database: Database, job_id: str, limits: LimitSettings, *, wait: bool = False) -> None:
     """Fold all that waits of a job, in a transaction of its own.
 
-    A gang of a thousand learners has thousands of series, and a fold of them takes a second or more. Records are taken
+    A gang of a thousand learners has thousands of series, and a fold of them may take a second. Records are taken
     in meanwhile: the cursor is locked only at the end. The lock on the job's row keeps the job from being deleted, and
     its metrics from being removed.
 
