@@ -77,6 +77,8 @@ def _take_shape(agent: _Loaded, command: Sequence[str], environment: Mapping[str
                 os.close(int(name))
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # failed calls say it, too
         signal.signal(number, signal.SIG_IGN)
+    # A worker that a script has started in the background ignores it, and so did this process for a while.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     spawn.show_command(command)
     os.environ.clear()
     os.environ.update(environment)
