@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -82,6 +83,16 @@ def test_a_fork_is_what_a_program_of_its_own_would_be(bench: Bench) -> None:
     executed = facts(bench, "executed")
     assert (forked.pop("forked"), executed.pop("forked")) == (True, False)
     assert forked == executed
+
+
+@pytest.mark.parametrize("bench", ["none"], indirect=True)
+def test_so_is_a_fork_of_a_worker_that_ignores_sigint(bench: Bench) -> None:
+    """As a program does that a script has started in the background. The fork server inherits it."""
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        test_a_fork_is_what_a_program_of_its_own_would_be(bench)
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 @pytest.mark.parametrize("bench", ["none"], indirect=True)  # a sandbox does not show the script's interpreter
