@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -257,6 +257,14 @@ def zipped(**files: str) -> bytes:
         for name, text in files.items():
             archive.writestr(name.replace("__", "."), text)
     return buffer.getvalue()
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait for it, at most a minute."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, "not within a minute"
+        time.sleep(0.01)
 
 
 def code_of(answer: Any) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.orm import Session
-from tests.api.conftest import Api, Attempted, Person
+from tests.api.conftest import Api, Attempted, Person, until
 from tests.api.test_metrics import chart, record, send, series
 
 from weft_api.metrics import fold as fold_module
@@ -32,13 +32,6 @@ def attempt(api: Api, ann: Person) -> Attempted:
     attempt = api.attempt(ann.submit()["id"])
     attempt.agents[0].start()
     return attempt
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, "not within a minute"
-        time.sleep(0.01)
 
 
 def call(attempt: Attempted, number: int) -> None:

@@ -17,7 +17,7 @@ import pytest
 from arro3.core import DataType
 from arro3.io import read_parquet
 from sqlalchemy import delete, func, select
-from tests.api.conftest import Agent, Api, Attempted, Person, code_of, sizes_of_groups
+from tests.api.conftest import Agent, Api, Attempted, Person, code_of, sizes_of_groups, until
 from tests.servers import Servers
 
 from weft_api.metrics import ingest
@@ -57,13 +57,12 @@ def send(agent: Agent, sequence: int, *records: dict[str, Any]) -> None:
 def until_folded(api: Api, attempt: Attempted) -> None:
     """So many values have come that a fold is due; wait for it."""
     waiting = select(MetricCursor.waiting).where(MetricCursor.job_id == attempt.job_id)
-    end = time.monotonic() + 60
-    while True:
+
+    def folded() -> bool:
         with api.context.database.transaction() as session:
-            if (session.scalar(waiting) or 0) < 2048:
-                return
-        assert time.monotonic() < end, "not within a minute"
-        time.sleep(0.01)
+            return (session.scalar(waiting) or 0) < 2048
+
+    until(folded)
 
 
 def series(person: Person, job: str, query: str = "") -> list[dict[str, Any]]:

@@ -1,9 +1,9 @@
-"""A batch of log lines, as it arrives over the wire."""
+"""A batch of log lines: as it arrives over the wire, and as it is stored."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft_api.access.learner_calls import LATEST
 from weft_api.http.bodies import parse_json, validated
@@ -17,6 +17,17 @@ class Batch:
     head: LogsHead
     body: bytes
     times: list[int]
+
+
+class NewChunk(NamedTuple):
+    """A :class:`weft_core.store.models.LogChunk` that is to be stored."""
+
+    first_line: int
+    rank: int
+    lines: int
+    body: bytes
+    times: bytes
+    latest: int
 
 
 def parse_batch(data: bytes) -> Batch:

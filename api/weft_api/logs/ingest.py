@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 from fastapi.exceptions import RequestValidationError
 from sqlalchemy import func, select
@@ -14,7 +13,7 @@ from sqlalchemy.orm import Session
 from weft_api.access.attempts import Accepted, AttemptToken, fence, granted_learners, late_fence
 from weft_api.context import Context, Shared
 from weft_api.http.problems import LOG_FULL, TOO_MANY_LINES, Problem
-from weft_api.logs.batches import Batch, parse_batch
+from weft_api.logs.batches import Batch, NewChunk, parse_batch
 from weft_api.logs.rules import check_rules
 from weft_api.streaming.batch_queue import BatchQueue
 from weft_api.telemetry import METRICS
@@ -41,17 +40,6 @@ total."""
 
 
 QUEUE: Shared[BatchQueue[bytes, Accepted]] = Shared(lambda _: BatchQueue())
-
-
-class NewChunk(NamedTuple):
-    """A :class:`LogChunk` that is to be stored."""
-
-    first_line: int
-    rank: int
-    lines: int
-    body: bytes
-    times: bytes
-    latest: int
 
 
 async def accept(context: Context, token: AttemptToken, body: bytes) -> Accepted:

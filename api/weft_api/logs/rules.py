@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
 
 from sqlalchemy.orm import Session
 
 from weft_api.http.patterns import BadPattern, rule_pattern
+from weft_api.logs.batches import NewChunk
 from weft_core.rules import LogCondition, conditions
 from weft_core.store.models import Job
 from weft_core.store.rules import note_firing
 
 
-class Lines(Protocol):
-    """Consecutive lines of one learner."""
-
-    @property
-    def first_line(self) -> int: ...
-    @property
-    def rank(self) -> int: ...
-    @property
-    def body(self) -> bytes: ...
-
-
-def check_rules(session: Session, job: Job, attempt: int, chunks: Iterable[Lines]) -> None:
+def check_rules(session: Session, job: Job, attempt: int, chunks: Iterable[NewChunk]) -> None:
     """Note the rules of the job's manifest that these new lines fulfil, in the transaction that appends the lines."""
     for index, condition in conditions(job.manifest, LogCondition):
         try:
