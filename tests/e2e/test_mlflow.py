@@ -33,7 +33,7 @@ _LIBRARIES: dict[str, dict[str, Any]] = {
         "files": ["models/*/artifacts/checkpoint-4/model.safetensors"],
     },
     "keras": {
-        "metrics": {"loss": 4},  # the last call repeats the first value, for the logged model
+        "metrics": {"loss": 3},
         "params": {"epochs": "3", "optimizer_name": "sgd"},
         "tags": {},
         "files": ["model_summary.txt", "models/*/data/model.keras"],
@@ -45,7 +45,7 @@ _LIBRARIES: dict[str, dict[str, Any]] = {
         "files": ["training_confusion_matrix.png", "models/*/MLmodel"],
     },
 }
-"""What each logs in tests/e2e/programs/mlflow_loggers.py: metrics with their points, and files."""
+"""What each logs in tests/e2e/programs/mlflow_loggers.py: metrics with the number of their steps, and files."""
 
 
 def test_a_program_logs_to_its_job(stack: Stack, tmp_path: Path) -> None:
@@ -88,8 +88,12 @@ def test_what_libraries_log_is_the_jobs(stack: Stack, library: str, monkeypatch:
     found = series(stack, job)
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", stack.client._transport.server.token or "")
     client = MlflowClient(tracking_uri=stack.client.url)
-    points = {name: found[name, 1]["points"] for name in expected["metrics"] if (name, 1) in found}
-    assert points == expected["metrics"], {name: client.get_metric_history(job.id, name) for name in points}
+    logged_metrics = {name: client.get_metric_history(job.id, name) for name in expected["metrics"]}
+    # MLflow repeats the values of step 0 for a logged model, if its queue has delivered them by then.
+    steps = {name: len({metric.step for metric in history}) for name, history in logged_metrics.items()}
+    assert steps == expected["metrics"], logged_metrics
+    points = {name: found[name, 1]["points"] for name in expected["metrics"]}
+    assert points == {name: len(history) for name, history in logged_metrics.items()}
     logged = {name: job.params.get(name) for name in expected["params"]}
     assert logged == expected["params"], (job.params, lines(job), _refusals(stack))
     files = [file.path for file in job.files()]
