@@ -88,7 +88,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     Without its groups pytest-xdist runs two stacks on one cluster, and says nothing (pytest-xdist issue 1386)."""
     gc.freeze()
     gc.enable()
-    gc.set_threshold(10_000, 5, 50)  # as in the processes that the tests are of: a tenth less processor time
+    gc.set_threshold(5_000, 2, 250)  # as in the processes that the tests are of: a tenth less processor time
     if hasattr(session.config, "workerinput") and session.config.getoption("dist") == "loadgroup":
         for item in session.items:
             if not item.nodeid.endswith(f"@{_group(item)}"):

@@ -39,6 +39,9 @@ _BACKLOG = 2048
 _WEBSOCKET_MESSAGE = 65_536  # bytes, of a tunnel's frame; nothing else that comes by WebSocket is read
 _WEBSOCKET_SILENCE = 120.0  # seconds without an answer to a ping
 _SHUTDOWN = 5  # seconds for requests in progress; followers get the news at once
+_IDLE = 75
+"""Seconds until an idle connection is closed. The pauses of learners are shorter, so they need no connection for each
+report. So are the 60 s for which proxies keep theirs idle, so they send no request into one that is being closed."""
 
 
 class _Server(uvicorn.Server):
@@ -84,6 +87,7 @@ def main() -> int:
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=_SHUTDOWN,
+            timeout_keep_alive=_IDLE,
             server_header=False,
             proxy_headers=True,
             # Not uvicorn's default, which trusts this machine: any of its users could then name another address in

@@ -14,8 +14,17 @@ from weft_api.learner.pace import Pace
 
 
 @pytest.fixture
-def pace(monkeypatch: pytest.MonkeyPatch) -> Pace:
-    monkeypatch.setattr(pace_module, "_WINDOW", 0.0)
+def idle(monkeypatch: pytest.MonkeyPatch) -> Pace:
+    """Of a process that uses no processor time."""
+    monkeypatch.setattr(pace_module, "_WINDOW", 1e-9)
+    monkeypatch.setattr(time, "process_time", lambda: 0.0)
+    return Pace()
+
+
+@pytest.fixture
+def pace(idle: Pace, monkeypatch: pytest.MonkeyPatch) -> Pace:
+    """Of a process that uses all of a core."""
+    monkeypatch.setattr(time, "process_time", time.monotonic)
     return Pace()
 
 
@@ -40,6 +49,13 @@ def test_a_large_gang_pauses_until_few_reports_are_under_way_at_a_time(pace: Pac
 
 def test_few_learners_never_pause_however_slow_the_server_is(pace: Pace) -> None:
     assert [busy(pace, 12, 12) for _ in range(50)] == [0] * 50
+
+
+def test_a_machine_that_keeps_up_asks_for_no_pauses(pace: Pace, idle: Pace, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert busy(pace, 100, 1000) > 0
+    monkeypatch.setattr(time, "process_time", lambda: 0.0)
+    assert [busy(idle, 100, 1000) for _ in range(50)] == [0] * 50
+    assert [busy(pace, 100, 1000) for _ in range(50)][-1] == 0, "any more"
 
 
 def test_many_small_jobs_pause_as_well(pace: Pace) -> None:

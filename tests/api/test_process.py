@@ -11,6 +11,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +100,17 @@ def test_it_serves_and_stops_in_order(api_settings: Settings, served: Served) ->
     assert served.process.wait(60) in (0, -signal.SIGTERM)
     assert {"serving", "request"} <= {line["event"] for line in served.log()}
     assert api_settings.s3.secret_key.get_secret_value() not in json.dumps(served.log())
+
+
+def test_an_idle_connection_stays_open(served: Served) -> None:
+    """A learner that pauses, or a proxy, need not connect again for its next request."""
+    with closing(HTTPConnection(served.address)) as connection:
+        for pause in (0, 11):  # the longest pause of a learner is 10 s
+            time.sleep(pause)
+            connection.request("GET", "/healthz")
+            answer = connection.getresponse()
+            answer.read()
+            assert answer.status == 200
 
 
 def test_followers_do_not_keep_it_from_stopping(ann: Person, served: Served) -> None:

@@ -52,7 +52,8 @@ class _Report:
     answer: ReportAnswer = field(default_factory=ReportAnswer)
 
 
-QUEUE: Shared[BatchQueue[bytes, Taken]] = Shared(lambda _: BatchQueue())
+# A transaction costs as much as some ten reports.
+QUEUE: Shared[BatchQueue[bytes, Taken]] = Shared(lambda _: BatchQueue(groups_at_once=1, apart=0.1))
 
 
 async def accept(context: Context, token: AttemptToken, body: bytes) -> Taken:

@@ -2,8 +2,9 @@
 
 A gang of a thousand learners with a line a second sends more reports than one process of the API can answer. They would
 wait for each other, and all other callers for them. A report with the lines of several seconds costs little more than
-a report with one line, so a busy server asks for pauses. The signal is how many reports are under way, and no time:
-on a slow machine, a few learners are never asked to pause.
+a report with one line, so a busy server asks for pauses. It is busy if many reports are under way and the process uses
+most of a core. The first condition keeps a few learners from pauses, however slow the machine is; the second lets a
+fast machine take in all that it can.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from weft_api.context import Shared
 
 _MANY, _FEW = 16, 8
 """Reports that are under way at a time, on average: too many, and so few that there is room for more."""
+_BUSY, _CALM = 0.6, 0.5
+"""Cores that the process uses, likewise. Python code uses one at most, and what is left of it is for other callers."""
 _WINDOW = 0.5
 """Seconds for one average."""
 _UP, _DOWN = 1.5, 0.9
@@ -36,6 +39,8 @@ class Pace:
         self._met: list[int] = []
         """How many other reports each report of this window met."""
         self._since = time.monotonic()
+        self._used = time.process_time()
+        """The processor time of the process when this window began, in seconds."""
         self._each = 0.0
         """Seconds of pause for each learner of a gang."""
         self._last: dict[str, float] = {}
@@ -63,8 +68,9 @@ class Pace:
         """
         now = time.monotonic()
         if now - self._since >= _WINDOW and self._met:
-            self._adapt(sum(self._met) / len(self._met))
-            self._met, self._since = [], now
+            used = time.process_time()
+            self._adapt(sum(self._met) / len(self._met), (used - self._used) / (now - self._since))
+            self._met, self._since, self._used = [], now, used
             self._last = {name: until for name, until in self._last.items() if self._each and until > now}
         mean = min(learners * self._each, _LONGEST)
         if not mean:
@@ -73,11 +79,15 @@ class Pace:
         self._last[attempt] = min(until, now + _LONGEST_SHARE * mean)
         return round(self._last[attempt] - now, 3)
 
-    def _adapt(self, met: float) -> None:
-        """``met``: how many other reports a report of this window met, on average."""
-        if met > _MANY:
+    def _adapt(self, met: float, cores: float) -> None:
+        """
+        Args:
+            met: how many other reports a report of this window met, on average.
+            cores: that the process used in this window.
+        """
+        if met > _MANY and cores > _BUSY:
             self._each = min(max(self._each * _UP, _LEAST), _LONGEST)
-        elif met < _FEW:
+        elif met < _FEW or cores < _CALM:
             self._each = self._each * _DOWN if self._each > _LEAST else 0.0
 
 

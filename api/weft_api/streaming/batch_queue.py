@@ -7,6 +7,7 @@ and then, instead of one for each batch, and leaves room for other requests.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -49,11 +50,14 @@ class BatchQueue(Generic[B, T]):
     Args:
         threads: how many threads, and so connections to Postgres, all queues together may use.
         groups_at_once: how many groups of one queue may be processed at the same time.
+        apart: seconds from the beginning of a group of several batches to that of the next, unless a whole group waits.
+            Batches that come meanwhile are processed together. A batch that comes alone is processed at once.
     """
 
-    def __init__(self, threads: int = 8, groups_at_once: int = _GROUPS_AT_ONCE) -> None:
+    def __init__(self, threads: int = 8, groups_at_once: int = _GROUPS_AT_ONCE, apart: float = 0.0) -> None:
         self._limiter = CapacityLimiter(threads)
         self._groups_at_once = groups_at_once
+        self._apart = apart
         self._queues: dict[str, _Queue[B, T]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -86,6 +90,7 @@ class BatchQueue(Generic[B, T]):
         group: list[tuple[B, asyncio.Future[T]]] = []
         try:
             while group := queue.next_group():
+                begun = time.monotonic()
                 outcomes: Sequence[T | Exception]
                 try:
                     outcomes = await anyio.to_thread.run_sync(
@@ -100,6 +105,9 @@ class BatchQueue(Generic[B, T]):
                         done.set_exception(outcome)
                     else:
                         done.set_result(outcome)
+                rest = begun + self._apart - time.monotonic()
+                if rest > 0 and len(group) > 1 and len(queue.waiting) < _GROUP:
+                    await asyncio.sleep(rest)
         finally:
             for _, done in group:  # empty unless the server is being stopped
                 done.cancel()

@@ -30,7 +30,9 @@ _PATIENCE = 30.0
 """Seconds for the agent's connection to come."""
 _AGAIN = 0.5
 """Seconds until an agent that has not come is called again: it may just have been between two heartbeats."""
-_LONGEST_HOLD = 10.0
+_LONGEST_HOLD = 30.0
+_PROLONGED = 15.0
+"""Seconds by which reports may prolong a hold. Agents give up 20 s after the time for which they have asked."""
 
 
 @dataclass(eq=False)
@@ -60,7 +62,8 @@ class _Held:
     limit: asyncio.Timeout
     seconds: float
     """For how long it may be held back after the learner's last heartbeat."""
-    begun: float
+    end: float
+    """When it has to be answered, in the loop's time, however many heartbeats follow."""
 
 
 class Tunnels:
@@ -83,7 +86,8 @@ class Tunnels:
             return []
         WAKEUPS.of(self._context).hear(_CHANNEL, self._heard)
         loop = asyncio.get_running_loop()
-        held = _Held(loop.create_future(), asyncio.timeout(min(seconds, _LONGEST_HOLD)), seconds, loop.time())
+        seconds = min(seconds, _LONGEST_HOLD)
+        held = _Held(loop.create_future(), asyncio.timeout(seconds), seconds, loop.time() + seconds + _PROLONGED)
         self._held[attempt, rank] = held
         try:
             async with held.limit:
@@ -100,7 +104,7 @@ class Tunnels:
         held = self._held.get((attempt, rank))
         if held is not None and not held.called.done() and not held.limit.expired():
             now = asyncio.get_running_loop().time()
-            held.limit.reschedule(min(now + held.seconds, held.begun + _LONGEST_HOLD))
+            held.limit.reschedule(min(now + held.seconds, held.end))
 
     def release(self) -> None:
         """The process is being stopped: answer all heartbeats."""
