@@ -132,8 +132,15 @@ def test_a_report_prolongs_the_hold_of_a_heartbeat(api: Api) -> None:
         assert held.limit.when() == begun, "another learner's"
         tunnels.prolong("attempt", 0)
         assert begun is not None
-        assert (held.limit.when() or 0) > begun
+        assert begun < (held.limit.when() or 0) <= held.end
+        for _ in range(3):
+            tunnels.prolong("attempt", 0)
+        assert held.end == pytest.approx(begun + 15, abs=1), "an agent gives up 20 s after the time that it asks for"
+        endless = asyncio.create_task(tunnels.hold("another", 0, 3600.0))
+        await asyncio.sleep(0.01)
+        assert tunnels._held["another", 0].end <= asyncio.get_running_loop().time() + 25
         tunnels.release()
+        assert await endless == []
         try:
             return await holding
         finally:

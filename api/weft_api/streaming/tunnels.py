@@ -30,7 +30,8 @@ _PATIENCE = 30.0
 """Seconds for the agent's connection to come."""
 _AGAIN = 0.5
 """Seconds until an agent that has not come is called again: it may just have been between two heartbeats."""
-_LONGEST_HOLD = 30.0
+_LONGEST_HOLD = 25.0
+"""Seconds. Some proxies give up a request that has not been answered after 30."""
 _PROLONGED = 15.0
 """Seconds by which reports may prolong a hold. Agents give up 20 s after the time for which they have asked."""
 
@@ -86,8 +87,8 @@ class Tunnels:
             return []
         WAKEUPS.of(self._context).hear(_CHANNEL, self._heard)
         loop = asyncio.get_running_loop()
-        seconds = min(seconds, _LONGEST_HOLD)
-        held = _Held(loop.create_future(), asyncio.timeout(seconds), seconds, loop.time() + seconds + _PROLONGED)
+        seconds, end = min(seconds, _LONGEST_HOLD), loop.time() + min(seconds + _PROLONGED, _LONGEST_HOLD)
+        held = _Held(loop.create_future(), asyncio.timeout(seconds), seconds, end)
         self._held[attempt, rank] = held
         try:
             async with held.limit:
