@@ -58,6 +58,10 @@ def test_a_machine_that_keeps_up_asks_for_no_pauses(pace: Pace, idle: Pace, monk
     assert [busy(pace, 100, 1000) for _ in range(50)][-1] == 0, "any more"
 
 
+def test_a_machine_that_is_short_of_processors_asks_for_pauses(idle: Pace) -> None:
+    assert [busy(idle, 200, 1000) for _ in range(10)][-1] > 1
+
+
 def test_many_small_jobs_pause_as_well(pace: Pace) -> None:
     assert 0 < [busy(pace, 500, 1) for _ in range(50)][-1] <= 8
 

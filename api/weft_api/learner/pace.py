@@ -4,7 +4,7 @@ A gang of a thousand learners with a line a second sends more reports than one p
 wait for each other, and all other callers for them. A report with the lines of several seconds costs little more than
 a report with one line, so a busy server asks for pauses. It is busy if many reports are under way and the process uses
 most of a core. The first condition keeps a few learners from pauses, however slow the machine is; the second lets a
-fast machine take in all that it can.
+fast machine take in all that it can. A process that does not get most of a core is busy if far too many are under way.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from weft_api.context import Shared
 
 _MANY, _FEW = 16, 8
 """Reports that are under way at a time, on average: too many, and so few that there is room for more."""
+_FAR_TOO_MANY = 64
 _BUSY, _CALM = 0.6, 0.5
 """Cores that the process uses, likewise. Python code uses one at most, and what is left of it is for other callers."""
 _WINDOW = 0.5
@@ -85,7 +86,7 @@ class Pace:
             met: how many other reports a report of this window met, on average.
             cores: that the process used in this window.
         """
-        if met > _MANY and cores > _BUSY:
+        if met > _FAR_TOO_MANY or (met > _MANY and cores > _BUSY):
             self._each = min(max(self._each * _UP, _LEAST), _LONGEST)
         elif met < _FEW or cores < _CALM:
             self._each = self._each * _DOWN if self._each > _LEAST else 0.0
