@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from itertools import pairwise
+from itertools import count, pairwise
 from uuid import uuid4
 
 import pytest
@@ -23,8 +23,8 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> Pace:
 
 @pytest.fixture
 def pace(idle: Pace, monkeypatch: pytest.MonkeyPatch) -> Pace:
-    """Of a process that uses all of a core."""
-    monkeypatch.setattr(time, "process_time", time.monotonic)
+    """Of a process that uses more than a core, however short the window is."""
+    monkeypatch.setattr(time, "process_time", count(step=10**9).__next__)
     return Pace()
 
 

@@ -21,21 +21,31 @@ class Work:
         return [ValueError("odd") if batch % 2 else batch for batch in batches]
 
 
-def test_groups_of_several_batches_begin_apart() -> None:
+def test_groups_of_several_batches_begin_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    sleep = asyncio.sleep
+
     async def scenario() -> list[list[int]]:
-        work = Work()
-        queue = BatchQueue[int, int](groups_at_once=1, apart=0.2)
+        work, over = Work(), asyncio.Event()
+
+        async def rest(seconds: float) -> None:
+            assert 0 < seconds <= 3600
+            await over.wait()
+
+        monkeypatch.setattr(asyncio, "sleep", rest)
+        queue = BatchQueue[int, int](groups_at_once=1, apart=3600)
         first = [asyncio.create_task(queue.run("attempt", batch, work)) for batch in (0, 2, 4)]
         await asyncio.gather(*first)
         later = []
-        for batch in range(6, 12, 2):  # each comes after the one before could have been processed
+        for batch in (6, 8, 10):
             later.append(asyncio.create_task(queue.run("attempt", batch, work)))
-            await asyncio.sleep(0.01)
-        assert await asyncio.gather(*later) == [6, 8, 10]
+            await sleep(0.01)  # long enough for a batch that does not wait
+        assert not any(task.done() for task in later)
         assert await queue.run("another", 12, work) == 12
+        over.set()
+        assert await asyncio.gather(*later) == [6, 8, 10]
         return work.groups
 
-    assert asyncio.run(scenario()) == [[0, 2, 4], [6, 8, 10], [12]]
+    assert asyncio.run(scenario()) == [[0, 2, 4], [12], [6, 8, 10]]
 
 
 def test_a_batch_that_comes_alone_does_not_wait() -> None:
