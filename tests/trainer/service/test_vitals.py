@@ -82,18 +82,24 @@ def test_what_reading_the_stacks_uses_is_no_sign_of_life() -> None:
     vitals.read({}, 0)
     vitals.asked("now")
 
-    def quiet(fresh: bool = True) -> tuple[float, float]:
-        beat = vitals.read({}, 90, wrote=True, fresh=fresh)
+    def quiet(at: float | None = None) -> tuple[float, float]:
+        beat = vitals.read({}, 90, wrote=True, at=at)
         return beat["idle_seconds"], beat["still_seconds"]
 
     during = [quiet() for _ in range(2)]
     assert min(during[0]) > 0
     assert during == sorted(during)
+    began = time.monotonic()
+    time.sleep(0.01)
     read.set()
     while vitals._dumping:
         time.sleep(0.01)
-    assert quiet(fresh=False) >= during[1], "a heartbeat soon after the last, without new readings"
-    assert quiet() >= during[1], "the last of it"
+    assert quiet(began) >= during[1], "the stacks came while the usage was read"
+    assert quiet(began) >= during[1], "a heartbeat soon after the last, without new readings"
+    last = time.monotonic()
+    assert quiet(last) >= during[1], "the last of it"
+    assert quiet(last) >= during[1]
+    time.sleep(0.01)
     assert quiet() < during[1]
 
 

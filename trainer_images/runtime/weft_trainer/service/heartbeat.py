@@ -52,7 +52,8 @@ class Heartbeat:
         """When the last heartbeat was sent of those that were answered, and of all that are on their way alone."""
         self._usage: SystemMetrics | None = None
         self._system: dict[str, Any] = {}
-        self._system_at = float("-inf")
+        self._system_at = self._system_from = float("-inf")
+        """When reading it ended, and when it began."""
         self._lock = threading.Lock()
         self.pause = 0.0
         """Seconds between two reports, if the API has asked for a pause: they bring the heartbeats meanwhile."""
@@ -89,10 +90,12 @@ class Heartbeat:
             if self._usage is None:
                 return None
             # Over a very short time, a processor's use says nothing.
-            fresh = time.monotonic() >= self._system_at + self._every / 4
+            now = time.monotonic()
+            fresh = now >= self._system_at + self._every / 4
             if fresh:
-                self._system, self._system_at = self._usage.read(), time.monotonic()
-            vitals = self._vitals.read(self._system, self._usage.demand, fresh and self._usage.wrote, fresh)
+                self._system, self._system_from, self._system_at = self._usage.read(), now, time.monotonic()
+            wrote = fresh and self._usage.wrote
+            vitals = self._vitals.read(self._system, self._usage.demand, wrote, self._system_from)
             return {"system": self._system, **vitals}
 
     def _run(self) -> None:

@@ -46,8 +46,14 @@ class Vitals:
         self._wrote = False
         self._answered: set[str] = set()
         """The requests for stacks and for looks."""
-        self._dumping = self._dumped_since = False
-        """Whether stacks are being read just now, and whether they were since the last heartbeat."""
+        self._dumping = False
+        """Whether stacks are being read just now."""
+        self._dumped_at = float("-inf")
+        """When the last stacks were read, or infinity while they are."""
+        self._usage_at = 0.0
+        """When the usage of the last heartbeat was begun to be read."""
+        self._spoilt = False
+        """Whether that usage holds some of the work of reading stacks."""
 
     def begin(self) -> None:
         """The program starts."""
@@ -70,26 +76,32 @@ class Vitals:
             self._pause = max(self._pause, now - self._stepped_at)
         self._stepped_at, self._stepped = now, True
 
-    def read(self, system: dict[str, Any], demand: float, wrote: bool = False, fresh: bool = True) -> dict[str, Any]:
+    def read(
+        self, system: dict[str, Any], demand: float, wrote: bool = False, at: float | None = None
+    ) -> dict[str, Any]:
         """The entries of a heartbeat.
 
         Args:
-            system: the usage since the last heartbeat.
+            system: the usage since the last time that the usage was read.
             demand: percent of one core that the program would have used since then on a machine of its own.
             wrote: whether a process has written to a disk since then.
-            fresh: whether these were read just now; if not, they are of the last heartbeat.
+            at: when reading these began (``time.monotonic``); None: just now. It is the time of the last heartbeat if
+                they are those of the last heartbeat.
         """
         if not self._running:
             return {}
         gpu = max((card.get("percent", 0) for card in system.get("gpus", ())), default=0)
         now = time.monotonic()
-        if self._dumped_since:
+        at = now if at is None else at
+        if at > self._usage_at:
+            # Reading the usage takes time, too: what ended meanwhile may be in the next one.
+            self._spoilt, self._usage_at = self._dumped_at >= self._usage_at, at
+        if self._spoilt:
             # CPU that py-spy uses is not the program's, and to write the flight recorder's answer is no step: a request
             # for stacks must not make a program that hangs look alive, nor one that computes look idle.
             demand, wrote = 0.0, False
             self._active_at = min(now, self._active_at + now - self._read_at)
         self._read_at = now
-        self._dumped_since = self._dumping or (self._dumped_since and not fresh)
         if demand >= _BUSY_CPU or gpu >= _BUSY_GPU:
             self.touch()
         if not self._wrote and self._has_written():
@@ -112,11 +124,11 @@ class Vitals:
         for request, answer in ((dump, self._dump), (look, self._look)):
             if request and request not in self._answered and self._running and not self._dumping:
                 self._answered.add(request)
-                self._dumping = self._dumped_since = True
+                self._dumping, self._dumped_at = True, float("inf")
                 threading.Thread(target=self._show, args=(answer, request), name="stacks", daemon=True).start()
 
     def _show(self, answer: Callable[[str], None], request: str) -> None:
         try:
             answer(request)
         finally:
-            self._dumping = False
+            self._dumping, self._dumped_at = False, time.monotonic()
