@@ -83,15 +83,17 @@ class Gang:
     def _fork(self, first: int) -> None:
         """Start the learners from this one on."""
         gang = os.getpid()
-        for rank, learner in enumerate(self._learners[first:], first):
+        new = dict(enumerate(self._learners[first:], first))
+        for rank, learner in new.items():  # before any of them starts, as this can fail
+            self._run.learner(rank).mkdir(mode=0o700, exist_ok=True)
+            if user := learner.get("user"):
+                os.chown(self._run.learner(rank), user, user)
+        for rank, learner in new.items():
             if self._network:
                 listener = network.listen()
                 self._unpublished.append(listener)
                 port = {"WEFT_PUBLISHED_PORT": str(listener.getsockname()[1])}
                 learner = {**learner, "environment": {**learner["environment"], **port}}
-            self._run.learner(rank).mkdir(mode=0o700, exist_ok=True)
-            if user := learner.get("user"):
-                os.chown(self._run.learner(rank), user, user)
             pid = os.fork()
             if pid == 0:
                 shared = self._network.namespaces if self._network else None

@@ -16,6 +16,8 @@ from weft_trainer.metrics.shipper import MetricShipper
 _MARK = "tfevents"
 _HEAD = 4096
 """Bytes; they begin with the moment at which the file was begun."""
+_BEGINNING = 64
+"""Bytes, of which that moment is a part."""
 _EVENTS = 10_000
 """The most events in one read: some 0.2 s of one core."""
 
@@ -23,6 +25,8 @@ _EVENTS = 10_000
 class _Followed:
     def __init__(self) -> None:
         self.reader = EventFile()
+        self.path: Path | None = None
+        self.beginning = b""  # of what has been read of it
         self.seen = (-1, -1)  # its size and time of change when it was read to its end
         self.broken = False
         self.checked = False  # whether it is known to be no copy of another file
@@ -58,13 +62,26 @@ class EventFiles:
         left = _EVENTS
         for file in sorted(event_files, key=lambda file: file.path):
             identity = (file.status.st_dev, file.status.st_ino)
-            followed = files[identity] = self._files.get(identity) or _Followed()
+            followed = files[identity] = self._known(identity, file) or _Followed()
             if not followed.checked and file.status.st_size:
                 followed.broken = self._is_copy(file, event_files, self._files | files)
                 followed.checked = True
             left -= self._read(file, followed, groups[file.path], left)
         self._files = files  # the others are gone, and other files may get their inode numbers
         return left <= 0
+
+    def _known(self, identity: tuple[int, int], file: Found) -> _Followed | None:
+        """What is known of a file, perhaps under another name. None: nothing is, as when its inode was another file's
+        until the last read, or when it was begun anew."""
+        followed = self._files.get(identity)
+        if followed is None or (followed.path == file.path and followed.seen == _state(file)):
+            return followed
+        try:
+            with open_regular(file.path) as opened:
+                is_same = os.pread(opened, len(followed.beginning), 0) == followed.beginning
+        except OSError:
+            is_same = True  # removed or renamed meanwhile: the next read shows
+        return followed if is_same else None
 
     def _is_new(self, file: Found) -> bool:
         return (file.path, file.status.st_ino) not in self._before
@@ -90,12 +107,14 @@ class EventFiles:
         return False
 
     def _read(self, found: Found, followed: _Followed, group: str, most: int) -> int:
-        state = (found.status.st_size, found.status.st_mtime_ns)
+        state = _state(found)
+        followed.path = found.path
         if followed.broken or followed.seen == state or most <= 0:
             return 0
         try:
             with open_regular(found.path) as file:
                 events = followed.reader.read(file, most)
+                followed.beginning = os.pread(file, min(_BEGINNING, followed.reader.offset), 0)
         except OSError:
             return 0  # removed or renamed meanwhile: the next read shows
         except Broken:
@@ -106,6 +125,10 @@ class EventFiles:
             followed.seen = state
         self._shipper.write(_records(events, group), yields=found.root == self._folder)
         return len(events)
+
+
+def _state(file: Found) -> tuple[int, int]:
+    return file.status.st_size, file.status.st_mtime_ns
 
 
 def is_event_file(name: str) -> bool:
