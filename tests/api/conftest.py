@@ -135,7 +135,7 @@ class Api:
         for client in self._clients:
             client.close()
         self._server.should_exit = True
-        self._thread.join(10)
+        self._thread.join(300)
 
     def client(self, token: str | None = None) -> httpx.Client:
         headers = {"Authorization": f"Bearer {token}"} if token else {}

@@ -393,7 +393,7 @@ def test_records_that_come_while_others_are_written_are_written_together(api: Ap
         assert not found.statements
         recorder._write_waiting()
     for thread in threads:
-        thread.join(60)
+        thread.join(300)
     assert stored == [True] * 5
     assert len(found.statements) == 1, "one statement for all"
     with api.context.database.autocommit() as connection:

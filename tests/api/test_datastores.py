@@ -109,7 +109,7 @@ def test_objects_go_in_and_out_by_presigned_urls(ann: Person, cos: S3Settings) -
     upload = answer.json()
     assert upload["upload_id"] is None
     assert "X-Amz-Expires=900&" in upload["parts"][0]["url"], "a sign-out does not end it"
-    assert httpx.put(upload["parts"][0]["url"], content=b"abc", timeout=60).status_code == 200
+    assert httpx.put(upload["parts"][0]["url"], content=b"abc", timeout=300).status_code == 200
     assert container in ann.http.get(f"{base}/objects").json()["containers"]
     listed = ann.http.get(f"{base}/objects", params={"container": container, "prefix": "a/"}).json()
     assert [(listed_object["key"], listed_object["size"]) for listed_object in listed["objects"]] == [("a/b c.gz", 3)]
@@ -119,7 +119,7 @@ def test_objects_go_in_and_out_by_presigned_urls(ann: Person, cos: S3Settings) -
     download = ann.http.post(f"{base}/downloads", json={"container": container, "key": "a/b c.gz"}).json()
     assert download["size"] == 3
     assert "X-Amz-Expires=900&" in download["url"]
-    assert httpx.get(download["url"], timeout=60).content == b"abc"
+    assert httpx.get(download["url"], timeout=300).content == b"abc"
     answer = ann.http.post(f"{base}/downloads", json={"container": container, "key": "none"})
     assert (answer.status_code, code_of(answer)) == (404, "not_found")
     answer = ann.http.get(f"{base}/objects?container=no-such-container-at-all")
@@ -177,7 +177,7 @@ def test_large_objects_are_uploaded_in_parts(ann: Person, cos: S3Settings, monke
     again = ann.http.post(f"{base}/uploads", json=body, headers=key).json()
     assert again["upload_id"] == upload["upload_id"], "a repeated request begins no second upload"
     etags = [
-        httpx.put(part["url"], content=bytes(part["size"]), timeout=60).headers["etag"] for part in upload["parts"]
+        httpx.put(part["url"], content=bytes(part["size"]), timeout=300).headers["etag"] for part in upload["parts"]
     ]
     done = {"container": cos.bucket, "key": "big", "upload_id": upload["upload_id"], "etags": etags}
     key = {"Idempotency-Key": "complete-1"}

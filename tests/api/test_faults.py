@@ -67,7 +67,7 @@ def test_s3_hangs(api_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> No
         s3 = api_settings.s3.model_copy(update={"endpoint": f"http://127.0.0.1:{silent.getsockname()[1]}"})
         api = Api(api_settings.model_copy(update={"s3": s3}))
         try:
-            answer = httpx.get(f"{api.url}/readyz", timeout=60)
+            answer = httpx.get(f"{api.url}/readyz", timeout=300)
         finally:
             api.stop()
     assert answer.status_code == 503
@@ -114,7 +114,7 @@ def _postgres_goes_away(servers: Servers, api: Api) -> None:
 
     follower = threading.Thread(target=read)
     follower.start()
-    assert started.wait(60)
+    assert started.wait(300)
     name = api.context.database.engine.url.database
     with servers.postgres.connect() as connection:
         connection.execute(f"alter database {name} allow_connections false")
@@ -135,7 +135,7 @@ def _postgres_goes_away(servers: Servers, api: Api) -> None:
         connection.execute(f"alter database {name} allow_connections true")
     attempt.agents[0].log(0, "after it came back")
     finish(api, attempt)
-    follower.join(60)
+    follower.join(300)
     assert [data["text"] for name, _, data in found if name == "line"] == ["after it came back"]
     assert found[-1][0] == "end", "the same stream went on"
 

@@ -197,7 +197,7 @@ def test_an_agent_keeps_the_file_fresh(api: Api, ann: Person, tmp_path: Path, mo
         f'echo "it is $(cat {copies}/second)"'
     )
     job = ann.submit(MANIFEST % command)
-    assert start(api, api.attempt(job["id"]), tmp_path / "learner").wait(120) == 0
+    assert start(api, api.attempt(job["id"]), tmp_path / "learner").wait(600) == 0
     tokens = [(copies / name).read_text() for name in ("first", "second")]
     # A busy machine may come here after their end.
     claims = [verify(api.url, token, at=_part(token, 1)["iat"]) for token in tokens]

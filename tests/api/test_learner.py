@@ -63,7 +63,7 @@ def test_the_spec_has_all_that_a_learner_needs(api: Api, ann: Person) -> None:
     assert (spec.results, spec.checkpoints) == (None, None)
     assert spec.code is not None
     assert (spec.code.sha256, spec.code.size) == (job["code_sha256"], len(bundle))
-    assert httpx.get(spec.code.url, timeout=60).content == bundle
+    assert httpx.get(spec.code.url, timeout=300).content == bundle
 
 
 def test_the_spec_names_the_profiles_other_resources(api_settings: Settings) -> None:
@@ -195,7 +195,7 @@ def test_a_hundred_waiting_learners_leave_the_api_free(api: Api, ann: Person) ->
         httpx.Client(
             base_url=api.url,
             headers={"Authorization": f"Bearer {attempt.token}"},
-            timeout=60,
+            timeout=300,
             limits=httpx.Limits(max_connections=None),
         ) as http,
         ThreadPoolExecutor(100) as pool,
@@ -438,7 +438,7 @@ def test_a_large_object_in_parts(api: Api, ann: Person, gang: Attempted) -> None
     upload = ask("begin")["upload"]
     parts = [b"1" * (5 << 20), b"2"]
     urls = ask("parts", upload=upload, numbers=[1, 2])["urls"]
-    etags = [httpx.put(urls[str(n)], content=part, timeout=60).headers["etag"] for n, part in enumerate(parts, 1)]
+    etags = [httpx.put(urls[str(n)], content=part, timeout=300).headers["etag"] for n, part in enumerate(parts, 1)]
     assert api.context.objects.head(f"{prefix}/checkpoints/big") is None
     for _ in range(2):  # the first answer may be lost
         ask("complete", upload=upload, etags=etags)
@@ -460,18 +460,18 @@ def test_objects_are_under_the_jobs_own_prefixes(api: Api, ann: Person, gang: At
     keys = ["model.pt", "logs/tb/x y.txt"]
     urls = agent.post("objects", space="results", op="put", keys=keys).json()["urls"]
     for key in keys:
-        assert httpx.put(urls[key], content=key.encode(), timeout=60).status_code == 200
+        assert httpx.put(urls[key], content=key.encode(), timeout=300).status_code == 200
     prefix = f"jobs/{ann.project_id}/{gang.job_id}"
     assert api.context.objects.get(f"{prefix}/results/model.pt") == b"model.pt"
     listed = agent.post("objects", space="results", op="list").json()["objects"]
     assert listed == [{"key": "logs/tb/x y.txt", "size": 15}, {"key": "model.pt", "size": 8}]
     assert len(agent.post("objects", space="results", op="list", keys=["logs/"]).json()["objects"]) == 1
     url = agent.post("objects", space="results", op="get", keys=keys[:1]).json()["urls"]["model.pt"]
-    assert httpx.get(url, timeout=60).content == b"model.pt"
+    assert httpx.get(url, timeout=300).content == b"model.pt"
     assert agent.post("objects", space="results", op="delete", keys=keys[:1]).status_code == 200
     assert api.context.objects.head(f"{prefix}/results/model.pt") is None
     url = agent.post("objects", space="exit", op="put", keys=["exit.json"]).json()["urls"]["exit.json"]
-    assert httpx.put(url, content=b"{}", timeout=60).status_code == 200
+    assert httpx.put(url, content=b"{}", timeout=300).status_code == 200
     assert api.context.objects.get(f"{prefix}/attempts/1/learner-1/exit.json") == b"{}"
 
 

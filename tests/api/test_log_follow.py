@@ -125,7 +125,7 @@ def test_a_slow_follower_is_told_what_it_misses(
             for sequence in range(1, 101):
                 agent.log(sequence, *[text] * 100)
             finish(api, gang)
-            quick = [data["n"] for name, _, data in other.result(60) if name == "line"]
+            quick = [data["n"] for name, _, data in other.result(300) if name == "line"]
         rest = list(found)
     seen = [0]
     left_out: list[int] = []
@@ -158,7 +158,7 @@ def test_who_asks_for_old_lines_gets_them_all(
             pool.submit(follow, ann, gang.job_id, "learner=1", last_event_id=str(n) if n >= 0 else None)
             for n in (-1, -1, -1, 0, 500, 1998, 1999, 5000)
         ]
-        lines = [[data["n"] for name, _, data in call.result(60) if name == "line"] for call in calls]
+        lines = [[data["n"] for name, _, data in call.result(300) if name == "line"] for call in calls]
     assert lines == [list(range(n + 1, 2000)) for n in (-1, -1, -1, 0, 500, 1998, 1999, 1999)]
 
 

@@ -129,9 +129,9 @@ def test_nothing_is_lost_or_doubled_while_learners_repeat_and_charts_are_read(an
         reports = [pool.submit(report, agent) for agent in gang.agents]
         watches = [pool.submit(watch, agent) for agent in gang.agents]
         for call in reports:
-            call.result(120)
+            call.result(300)
         for watched in watches:
-            assert watched.result(120) == sorted(watched.result())
+            assert watched.result(300) == sorted(watched.result())
     assert {metric["points"] for metric in series(ann, gang.job_id)} == {calls * records}
     numbers: list[int] = []
     while len(numbers) < 2 * calls * records:

@@ -40,7 +40,7 @@ def start(api: Api, attempt: Attempted, folder: Path) -> subprocess.Popen[bytes]
 
 def run(api: Api, job: dict[str, Any], folder: Path) -> Attempted:
     attempt = api.attempt(job["id"])
-    assert start(api, attempt, folder).wait(120) == 0
+    assert start(api, attempt, folder).wait(600) == 0
     return attempt
 
 
@@ -49,7 +49,7 @@ def log(person: Person, job: dict[str, Any]) -> list[str]:
     return [line["text"] for line in lines]
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 120) -> None:
+def eventually(condition: Callable[[], bool], seconds: float = 600) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -90,4 +90,4 @@ def test_an_idle_learner_says_so_and_shows_its_stack(api: Api, ann: Person, tmp_
     eventually(lambda: any("waits_for_nobody (" in line for line in log(ann, job)))
     with api.context.database.transaction() as session:
         session.get_one(Attempt, attempt.id).stop_requested_at = func.now()
-    assert agent.wait(120) == 143
+    assert agent.wait(600) == 143

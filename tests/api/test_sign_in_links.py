@@ -65,7 +65,7 @@ def test_of_many_that_come_at_the_same_time_one_is_signed_in(api: Api, ann: Pers
     secret, together = make(ann), Barrier(12)
 
     def come(_: int) -> int:
-        together.wait(60)
+        together.wait(300)
         return use(api, secret).status_code
 
     with ThreadPoolExecutor(12) as threads:

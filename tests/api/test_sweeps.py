@@ -133,7 +133,7 @@ def test_a_trial_reads_the_stored_checkpoint_of_another_one_and_writes_nothing_t
     assert (spec["shared_from"], spec["shared_checkpoints"], spec["has_checkpoint"]) == (first[3]["job"], None, True)
     assert agent.post("objects", space="shared", op="list").json()["objects"] == [{"key": "files/x", "size": 16}]
     url = agent.post("objects", space="shared", op="get", keys=["files/x"]).json()["urls"]["files/x"]
-    assert httpx.get(url, timeout=60).text == first[3]["job"]
+    assert httpx.get(url, timeout=300).text == first[3]["job"]
     for op in ("put", "delete"):
         assert agent.post("objects", space="shared", op=op, keys=["files/x"]).status_code == 400
     refused = ann.http.delete(f"/api/v1/jobs/{first[3]['job']}")

@@ -73,7 +73,7 @@ class Running:
 
     def end(self) -> None:
         self.run("touch", "stop")
-        assert self.agent.wait(120) == 0
+        assert self.agent.wait(600) == 0
 
     def kill(self) -> None:
         self.agent.kill()
@@ -431,7 +431,7 @@ def test_the_program_ends_while_a_shell_is_open(api: Api, ann: Person, tmp_path:
         tunnel.write(b"echo pid=$$; sleep 1001 & nohup sleep 1002 & touch stop\n")
         with pytest.raises(TunnelBroken, match="the program of this learner has ended"):
             finished(tunnel)
-    assert running.agent.wait(120) == 0
+    assert running.agent.wait(600) == 0
     left = subprocess.run(["pgrep", "-f", "sleep 100[12]"], capture_output=True, check=False)
     assert left.stdout == b""
 

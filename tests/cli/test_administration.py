@@ -33,7 +33,7 @@ def root(api: Api, tmp_path: Path) -> Weft:
         environment |= {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
         return subprocess.run(
             [sys.executable, "-c", "from weft.main import run; run()", *arguments],
-            input=stdin, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path, timeout=60,
+            input=stdin, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path, timeout=300,
         )  # fmt: skip
 
     return run

@@ -143,7 +143,7 @@ def test_logs_are_followed_through_retries_and_broken_connections(
     api.end_attempt(second)
     api.set_state(job.id, "PENDING")
     api.set_state(job.id, "COMPLETED")
-    thread.join(60)
+    thread.join(300)
     assert not thread.is_alive()
     lines = [item for item in got if isinstance(item, LogLine)]
     assert [line.n for line in lines] == list(range(81))

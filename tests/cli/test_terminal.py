@@ -63,10 +63,10 @@ class Terminal:
 
     def until(self, seen: Callable[[str], bool]) -> None:
         with self._changed:
-            assert self._changed.wait_for(lambda: seen(self.output), timeout=60), self.output
+            assert self._changed.wait_for(lambda: seen(self.output), timeout=300), self.output
 
     def end(self) -> int:
-        code = self.process.wait(60)
+        code = self.process.wait(300)
         self._reader.join(10)
         os.close(self._controller)
         return code

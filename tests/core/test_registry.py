@@ -198,7 +198,7 @@ def test_jobs_that_complete_at_the_same_time_get_a_number_each(database: Databas
     def complete() -> None:
         try:
             with database.transaction() as session:
-                together.wait(60)
+                together.wait(300)
                 finished(Scope(session, "proj-ours"), registers("digits"))
         except BaseException as error:
             failures.append(error)

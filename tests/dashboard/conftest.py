@@ -181,7 +181,7 @@ def viewer(browser: Browser, site: Site) -> Iterator[Page]:
     """The page of a user who may look at the project and change nothing."""
     name, password = "victor", "victor's password"
     headers = {"Authorization": f"Bearer {site.token}"}
-    with httpx.Client(base_url=f"{site.url}/api/v1", headers=headers, timeout=60) as http:
+    with httpx.Client(base_url=f"{site.url}/api/v1", headers=headers, timeout=300) as http:
         http.post("/users", json={"name": name, "password": password}).raise_for_status()
         http.put(f"/projects/default/members/{name}", json={"role": "viewer"}).raise_for_status()
     with visiting(browser, site) as context:

@@ -100,17 +100,17 @@ def _runs(stack: Stack, folder: Path) -> tuple[str, str, str, str]:
     train = manifest("python train.py", name="digits-baseline", learners=2, labels=labels, description="Two learners")
     stores = [{"id": "s3", "datastore": "default", "training_results": {"container": "results", "model": "digits"}}]
     train["data_stores"] = stores
-    small = stack.train(train | {"name": "digits-small", "learners": 1}, code).wait(timeout=300)
-    first = stack.train(train, code).wait(timeout=300)
+    small = stack.train(train | {"name": "digits-small", "learners": 1}, code).wait(timeout=900)
+    first = stack.train(train, code).wait(timeout=900)
     first.edit(notes=NOTES)
     stack.client.models.edit("digits@latest", notes=NOTES)
     broken = stack.train(train | _command("python broken.py") | {"name": "digits-out-of-memory"}, code)
-    eventually(lambda: broken.refresh().state == "FAILED", "the job fails", 300)
+    eventually(lambda: broken.refresh().state == "FAILED", "the job fails")
     stack.train(train | {"name": "too-large-a-wish", "cpus": 512}, code)
     # One that holds all CPUs for as long as the pictures take, and some that wait for it.
     all_cpus = {"learners": 1, "cpus": stack.client.engines()[0].capacity["cpus"]}
     holds = stack.train(train | all_cpus | {"name": "digits-longer"} | _command("python train.py 1000"), code)
-    eventually(lambda: holds.refresh().state == "PROCESSING", "the job runs", 300)
+    eventually(lambda: holds.refresh().state == "PROCESSING", "the job runs")
     for name, priority in (("digits-larger", 50), ("digits-urgent", 90), ("digits-some-day", 10)):
         stack.train(train | all_cpus | {"name": name, "priority": priority}, code)
     many = {"team": "vision", "data": "imagenet", "stage": "ablation", "owner": "ada"}

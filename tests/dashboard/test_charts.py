@@ -118,7 +118,7 @@ def test_a_folder_is_submitted_and_unchanged_code_is_not_sent_again(page: Page, 
 def test_charts_are_drawn_zoomed_and_overlaid(page: Page, stack: Stack, jobs: list[str]) -> None:
     first, second = jobs
     for job in jobs:
-        stack.client.job(job).wait(timeout=300)
+        stack.client.job(job).wait(timeout=900)
     page.goto(f"/jobs/{first}/metrics")
     chart = page.get_by_role("region", name="train/loss")
     expect(chart.get_by_role("listitem").filter(has_text="learner 1")).to_contain_text("0.137")

@@ -79,7 +79,7 @@ def test_the_page_trains_follows_and_deletes(call: Call, stack: Stack) -> None:
     job = made["body"]["model_id"]
     assert made["location"].endswith(f"/v1/models/{job}"), "the page may read the header"
 
-    stack.client.job(job).wait(timeout=300)
+    stack.client.job(job).wait(timeout=900)
     model = call(f"/v1/models/{job}?version=2017-02-13")["body"]
     assert model["training"]["training_status"]["status"] == "COMPLETED"
     assert job in [model["model_id"] for model in call("/v1/models?version=2017-02-13")["body"]["models"]]

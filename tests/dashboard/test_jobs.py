@@ -205,7 +205,7 @@ def test_a_log_is_followed_to_its_end_and_searched(page: Page, running_job: weft
 
 
 def test_the_page_of_a_job_that_has_ended(page: Page, running_job: weft.Job) -> None:
-    running_job.wait(timeout=120)
+    running_job.wait(timeout=900)
     page.goto(f"/jobs/{running_job.id}")
     expect(page.locator(".timeline")).to_contain_text("PROCESSING")
     expect(page.get_by_role("region", name="Latest events")).to_contain_text("completed")
@@ -237,7 +237,7 @@ def test_a_failed_job_shows_its_exception_first(page: Page, stack: Stack) -> Non
     program = 'print(1)\ntry:\n    1 / 0\nexcept Exception:\n    raise ValueError("\\x1b[31mred\\x1b[0m words")'
     job = stack.train(manifest(f"python -c '{program}'", retries=1), None)
     with pytest.raises(JobFailed):
-        job.wait(timeout=300)
+        job.wait(timeout=900)
     reads: list[str] = []
     page.on("request", lambda request: reads.append(request.url) if request.url.endswith(f"/jobs/{job.id}") else None)
     page.goto(f"/jobs/{job.id}")
@@ -256,7 +256,7 @@ def test_a_failed_job_shows_its_exception_first(page: Page, stack: Stack) -> Non
 
 
 def test_gpus_share_their_charts(page: Page, running_job: weft.Job) -> None:
-    running_job.wait(timeout=120)
+    running_job.wait(timeout=900)
     # The job's disk and network metrics, renamed: this machine may have no GPU.
     names = {"disk_read": "gpu0_percent", "disk_write": "gpu1_percent", "net_in": "gpu0_power_w"}
 
@@ -280,7 +280,7 @@ def test_gpus_share_their_charts(page: Page, running_job: weft.Job) -> None:
 def test_rerun_with_another_manifest_halt_and_resume(
     page: Page, stack: Stack, running_job: weft.Job, tmp_path: Path
 ) -> None:
-    running_job.wait(timeout=120)
+    running_job.wait(timeout=900)
     page.goto(f"/jobs/{running_job.id}")
     page.get_by_role("link", name="Rerun").click()
     expect(page.get_by_role("heading", name=f"Rerun {HOSTILE}")).to_be_visible()
@@ -315,7 +315,7 @@ def test_rerun_with_another_manifest_halt_and_resume(
 
 def test_every_page_can_be_used_by_everyone(page: Page, running_job: weft.Job) -> None:
     """axe finds no serious fault in either theme, and nothing reaches beyond a phone's screen."""
-    running_job.wait(timeout=120)
+    running_job.wait(timeout=900)
     job = f"/jobs/{running_job.id}"
     for url, shown in (
         ("/", ".jobs tbody tr"),

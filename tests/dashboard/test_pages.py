@@ -91,7 +91,7 @@ def test_a_model_is_promoted_and_deleted(page: Page, viewer: Page, stack: Stack)
     reports = "from weft_trainer import log_metrics; log_metrics(step=1, accuracy=0.75)"
     command = f"bash -c 'echo trained > $RESULT_DIR/model; python -c \"{reports}\"'"
     job = stack.train(manifest(command, name=HOSTILE), None)
-    job.wait(timeout=300)
+    job.wait(timeout=900)
     stack.client.models.register(job.id, "digits")
     page.goto("/models")
     page.get_by_role("link", name="digits").click()

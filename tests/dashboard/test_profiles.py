@@ -32,14 +32,14 @@ def test_a_profile_is_a_flame_graph(page: Page, viewer: Page, stack: Stack, tmp_
     job = stack.train(manifest("python train.py", name="profiled", cpus=0.1), code)
     page.goto(f"/jobs/{job.id}/profiles")
     expect(page.get_by_text(f"weft profile {job.id}")).to_be_visible()
-    eventually(lambda: job.refresh().state == "PROCESSING", "the job runs", 120)
+    eventually(lambda: job.refresh().state == "PROCESSING", "the job runs")
 
     def profiled() -> bool:
         with suppress(WeftError):  # the shell has not started Python yet
             return bool(job.profile(seconds=1).files)
         return False
 
-    eventually(profiled, "a profile of its Python", 120)
+    eventually(profiled, "a profile of its Python")
 
     viewer.goto(f"/jobs/{job.id}/profiles")
     graph = viewer.get_by_role("img", name=re.compile("^Flame graph of MainThread"))

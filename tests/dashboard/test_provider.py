@@ -140,7 +140,7 @@ def test_a_code_is_typed_and_refused(page: Page, api: Api) -> None:
     link = ann.http.post("/api/v1/session/links").json()["path"]
     page.goto(link)
     expect(page.get_by_role("heading", name="Jobs", exact=True)).to_be_visible()
-    begun = httpx.post(f"{api.url}/api/v1/device", json={"client": "<b>tool</b>"}, timeout=60).json()
+    begun = httpx.post(f"{api.url}/api/v1/device", json={"client": "<b>tool</b>"}, timeout=300).json()
     page.goto("/device")
     page.get_by_label("Code").fill("BBBB-BBBB")
     page.get_by_role("button", name="Go on").click()
@@ -150,5 +150,5 @@ def test_a_code_is_typed_and_refused(page: Page, api: Api) -> None:
     expect(page.get_by_text("<b>tool</b>")).to_be_visible()
     page.get_by_role("button", name="Refuse").click()
     expect(page.get_by_text("The program is not signed in.")).to_be_visible()
-    answer = httpx.post(f"{api.url}/api/v1/device:token", json={"device_code": begun["device_code"]}, timeout=60)
+    answer = httpx.post(f"{api.url}/api/v1/device:token", json={"device_code": begun["device_code"]}, timeout=300)
     assert answer.json()["code"] == "access_denied"

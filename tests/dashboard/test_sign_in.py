@@ -49,7 +49,7 @@ def context(stranger: BrowserContext, site: Site) -> BrowserContext:
 def link(site: Site) -> str:
     """A fresh one, as `weft login --browser` prints it."""
     headers = {"Authorization": f"Bearer {site.token}"}
-    answer = httpx.post(f"{site.url}/api/v1/session/links", headers=headers, timeout=60)
+    answer = httpx.post(f"{site.url}/api/v1/session/links", headers=headers, timeout=300)
     return site.url + str(answer.raise_for_status().json()["path"])
 
 

@@ -77,7 +77,7 @@ def kill(process: subprocess.Popen[str]) -> None:
     children = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    _, left = psutil.wait_procs(children, timeout=60)
+    _, left = psutil.wait_procs(children, timeout=300)
     assert not left
 
 
@@ -155,10 +155,10 @@ def test_kill_9_on_the_way_into_a_data_store(
     # A second data set does not go on top of it, also from another machine.
     environment["XDG_CACHE_HOME"] = str(tmp_path / "elsewhere")
     again = start(images, target, "imagefolder", environment)
-    _, err = again.communicate(timeout=60)
+    _, err = again.communicate(timeout=300)
     assert (again.returncode, "already holds another data set" in err) == (1, True)
     beside = start(images, "default:prepared/pets", "webdataset", environment)
-    _, err = beside.communicate(timeout=60)
+    _, err = beside.communicate(timeout=300)
     assert (beside.returncode, "other files already" in err) == (1, True), err
 
 

@@ -137,7 +137,7 @@ def helm_program() -> str:
     return found
 
 
-def helm(*arguments: str, stdin: str | None = None, timeout: float = 120) -> str:
+def helm(*arguments: str, stdin: str | None = None, timeout: float = 600) -> str:
     """Raises HelmError."""
     done = subprocess.run(
         [helm_program(), *arguments], input=stdin, capture_output=True, text=True, timeout=timeout, check=False

@@ -79,7 +79,7 @@ class Installation:
 
     def ask(self, path: str, token: str | None = None) -> httpx.Response:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        return httpx.get(f"http://{self.api.address}{path}", headers=headers, timeout=60)
+        return httpx.get(f"http://{self.api.address}{path}", headers=headers, timeout=300)
 
     def secret(self, name: str) -> dict[str, str]:
         (found,) = [item for item in self.kube.items("secrets", self.namespace) if item["metadata"]["name"] == name]
@@ -97,7 +97,7 @@ class Installation:
         return bool(answer and answer["status"]["allowed"])
 
 
-def eventually(condition: Callable[[], Any], what: str, seconds: float = 120) -> Any:
+def eventually(condition: Callable[[], Any], what: str, seconds: float = 600) -> Any:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if value := condition():

@@ -138,7 +138,7 @@ def test_a_job_runs_with_the_workers_rights_alone(installation: Installation, py
         lambda: not installation.kube.items("secrets", installation.learners, "weft.dev/job"), "its Secret's end"
     )
     there = ("pods", installation.learners)
-    eventually(lambda: all(map(is_bygone, installation.kube.items(*there))), "its pods' end", 180)
+    eventually(lambda: all(map(is_bygone, installation.kube.items(*there))), "its pods' end")
 
 
 def test_nobody_has_more_rights(installation: Installation) -> None:

@@ -95,7 +95,7 @@ def test_initdb_and_the_server_take_their_arguments(source: str, programs: Path,
                 assert connection.execute("show max_connections").fetchone() == (options[1].partition("=")[2],)
         finally:
             server.send_signal(signal.SIGINT)
-            server.wait(60)
+            server.wait(300)
 
 
 def connect(server: subprocess.Popen[bytes], place: Path) -> psycopg.Connection[tuple[Any, ...]]:

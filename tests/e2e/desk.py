@@ -82,7 +82,7 @@ class Desk:
                     capture_output=True,
                     text=True,
                     check=False,
-                    timeout=60,
+                    timeout=300,
                 )
                 said.append(found.stdout or found.stderr)
         return "\n".join(said)

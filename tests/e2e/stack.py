@@ -30,7 +30,7 @@ REPOSITORY = Path(__file__).parents[2]
 ENVIRONMENTS = os.environ.get("WEFT_ENVIRONMENTS_DIR", str(Path.home() / ".cache/weft/environments"))
 
 
-def eventually(condition: Callable[[], T | None], what: str, seconds: float = 120) -> T:
+def eventually(condition: Callable[[], T | None], what: str, seconds: float = 600) -> T:
     """The first true value of ``condition()``; fails after a time that is generous on any machine."""
     begun = time.monotonic()
     while (waited := time.monotonic() - begun) < seconds:
@@ -76,7 +76,7 @@ class Stack:
     def down(self) -> None:
         self.weft("down", "--home", str(self.home))
 
-    def weft(self, *arguments: str, check: bool = True, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    def weft(self, *arguments: str, check: bool = True, timeout: float = 900) -> subprocess.CompletedProcess[str]:
         """Run the `weft` command."""
         done = subprocess.run(
             ["weft", *arguments], env=self.environment, capture_output=True, text=True, timeout=timeout, check=False

@@ -20,7 +20,7 @@ def test_jobs_go_on_in_a_restored_installation(
     running = stack.train(
         manifest(f"exec python steps.py {STEPS} 0", cpus=0.1, checkpoint={"every": "1s"}, env={"HOLD": str(go)})
     )
-    done = stack.train(manifest("python count.py 3 0", cpus=0.1)).wait(timeout=240)
+    done = stack.train(manifest("python count.py 3 0", cpus=0.1)).wait(timeout=900)
     assert done.state == "COMPLETED", done.reason
     holds = manifest("exec python steps.py 1 0", gpus=1, cpus=0.1, env={"HOLD": str(go)}, data_stores=[])
     blocking = stack.train(holds)
@@ -48,7 +48,7 @@ def test_jobs_go_on_in_a_restored_installation(
     try:
         other.up("--port", "0")
         go.touch()
-        restored = other.client.jobs.get(running.id).wait(timeout=240)
+        restored = other.client.jobs.get(running.id).wait(timeout=900)
         assert restored.state == "COMPLETED", restored.reason
         attempts = json.loads(other.weft("show", running.id, "--json").stdout)["attempts"]
         assert [(attempt["n"], attempt["outcome"]) for attempt in attempts] == [
@@ -64,10 +64,10 @@ def test_jobs_go_on_in_a_restored_installation(
         assert lines(other.client.jobs.get(done.id)) == lines(done)
         kept = other.client.jobs.get(done.id).download_file("learner-1.txt", tmp_path / "kept.txt")
         assert kept.read_text() == "3\n"
-        assert other.client.jobs.get(waiting.id).wait(timeout=240).state == "COMPLETED"
-        assert other.client.jobs.get(blocking.id).wait(timeout=240).state == "COMPLETED"
+        assert other.client.jobs.get(waiting.id).wait(timeout=900).state == "COMPLETED"
+        assert other.client.jobs.get(blocking.id).wait(timeout=900).state == "COMPLETED"
     finally:
         other.down()
         for job in (running, waiting, blocking):
-            job.wait(timeout=240)  # the old installation was not disturbed, either
+            job.wait(timeout=900)  # the old installation was not disturbed, either
     assert {job.refresh().state for job in (running, waiting, blocking)} == {"COMPLETED"}

@@ -76,7 +76,7 @@ def joined(learner: int) -> str:
 
 
 def check_result(stack: Stack, job: weft.Job, folder: Path) -> None:
-    job = job.wait(timeout=300, check=False)
+    job = job.wait(timeout=900, check=False)
     assert job.state == "COMPLETED", job.reason
     assert [attempt.outcome for attempt in job.attempts] == ["SUCCEEDED"], "no retry was needed"
     with zipfile.ZipFile(job.download_trained_model(folder / "model.zip")) as archive:

@@ -20,7 +20,7 @@ def _no_learner_is_left(stack: Stack) -> Any:
 
 
 def failed(stack: Stack, wanted: dict[str, Any]) -> weft.Job:
-    job = stack.train(wanted).wait(timeout=240, check=False)
+    job = stack.train(wanted).wait(timeout=900, check=False)
     assert job.state == "FAILED", job
     assert "Traceback" not in job.reason
     return job
@@ -43,13 +43,13 @@ def test_a_failed_learner_stays_for_a_look_inside(stack: Stack) -> None:
     """And its job fails by the first failure when the user is done."""
     command = "echo $LEARNER_ID > left-behind; [ $LEARNER_ID = 2 ] && exit 3; exec sleep 3600"
     job = stack.train(manifest(command, learners=2, keep_on_failure="30m"))
-    condition = eventually(lambda: job.refresh().condition, "that the learner is kept", 240)
+    condition = eventually(lambda: job.refresh().condition, "that the learner is kept")
     assert condition.startswith("kept after a failure until ")
     assert f"weft shell {job.id} --learner 2 looks inside" in condition
     assert job.refresh().state == "PROCESSING"
     assert stack.weft("exec", job.id, "--learner", "2", "--", "cat", "left-behind").stdout == "2\n"
     job.halt()
-    ended = job.wait(timeout=240, check=False)
+    ended = job.wait(timeout=900, check=False)
     assert (ended.state, ended.attempts[-1].exit_code) == ("FAILED", 3)
     assert ended.reason.startswith("learner 2: exit code 3")
     assert ended.condition is None
@@ -69,7 +69,7 @@ def test_a_gpu_without_memory_left_is_reported_as_that(stack: Stack) -> None:
     said = "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 is full."
     wanted = manifest(f"python -c 'import torch; raise torch.OutOfMemoryError(\"{said}\")'", memory="2 GiB")
     wanted["framework"] |= {"name": "pytorch", "version": "2.13", "launcher": "none"}
-    job = stack.train(wanted).wait(timeout=240, check=False)
+    job = stack.train(wanted).wait(timeout=900, check=False)
     told = "the GPU ran out of memory (exit code 1): Tried to allocate 20.00 GiB; a smaller batch, "
     assert job.reason.startswith(f"learner 1: {told}")
     assert said in job.reason, "the end of the log is no part of the reason"
@@ -77,7 +77,7 @@ def test_a_gpu_without_memory_left_is_reported_as_that(stack: Stack) -> None:
 
 def test_one_of_two_dies_and_the_gang_is_retried_from_its_checkpoint(stack: Stack) -> None:
     wanted = manifest("exec python steps.py 20 0.1 8", learners=2, retries=1, checkpoint={"every": "1s"})
-    job = stack.train(wanted).wait(timeout=180)
+    job = stack.train(wanted).wait(timeout=900)
     assert [attempt.outcome for attempt in job.attempts] == ["FAILED", "SUCCEEDED"]
     assert "learner 2" in job.attempts[0].reason
     assert "SIGKILL" in job.attempts[0].reason

@@ -39,14 +39,14 @@ def test_a_borrower_saves_makes_room_and_goes_on(stack: Stack, vision: Client, h
     follow_to(borrower, "^step 5$")
     # The installation's own store, as the project has no other container.
     wanted = manifest("python count.py 1 0", gpus=4, cpus=0.1, data_stores=[])
-    owner = vision.train(wanted, Path(__file__).parent / "programs").wait(timeout=240)
+    owner = vision.train(wanted, Path(__file__).parent / "programs").wait(timeout=900)
     assert owner.state == "COMPLETED"
     said = [event.message for event in borrower.events()]
     words = f"preempted by {owner.id} of project vision"
     assert any(message.startswith(f"{words}: up to") for message in said), said
     assert any("to save and make room" in event.message for event in owner.events())
     go.touch()
-    borrower = borrower.wait(timeout=240)
+    borrower = borrower.wait(timeout=900)
     assert (borrower.state, borrower.failures) == ("COMPLETED", 0)
     assert [attempt.outcome for attempt in borrower.attempts] == ["INTERRUPTED", "SUCCEEDED"]
     starts = [line for line in lines(borrower) if line.startswith("attempt")]
@@ -65,7 +65,7 @@ def test_a_tenant_with_one_job_comes_before_a_tenant_with_many(stack: Stack, vis
     assert "project default has used" in many[0].refresh().reason
     assert first.refresh().queue_position == 1
     held.touch()
-    first = first.wait(timeout=240)
-    ended = [job.wait(timeout=240) for job in many]
+    first = first.wait(timeout=900)
+    ended = [job.wait(timeout=900) for job in many]
     assert first.started_at is not None
     assert all(job.started_at is not None and first.started_at < job.started_at for job in ended)

@@ -35,7 +35,7 @@ def check_complete(said: list[str]) -> None:
 
 
 def check_ran_once(stack: Stack, job: weft.Job) -> None:
-    job = job.wait(timeout=180)
+    job = job.wait(timeout=900)
     assert [attempt.outcome for attempt in job.attempts] == ["SUCCEEDED"]
     for learner in (1, 2):
         check_complete(lines(job, learner))
@@ -76,9 +76,9 @@ def test_what_a_killed_learner_had_not_sent_yet_is_there(stack: Stack, tmp_path:
         agent.kill()
     finally:
         api.resume()
-    eventually(lambda: job.refresh().attempt == 2, "another attempt", 120)
+    eventually(lambda: job.refresh().attempt == 2, "another attempt")
     go.touch()
-    job = job.wait(timeout=180)
+    job = job.wait(timeout=900)
     assert [attempt.outcome for attempt in job.attempts][-1] == "SUCCEEDED"
     assert len(job.attempts) == 2
     first = [line.text for line in job.logs() if line.attempt == 1]

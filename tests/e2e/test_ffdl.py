@@ -113,7 +113,7 @@ def test_a_program_of_ffdls_that_fails(stack: Stack) -> None:
     wire_of = tomllib.loads(stack.profile.read_text())["profiles"]["default"]
     wire = Wire(wire_of["url"], wire_of["token"])
     job_id = wire.train(text, None).json()["model_id"]
-    ended = eventually(lambda: _ended(wire, job_id), "it has failed", 120)
+    ended = eventually(lambda: _ended(wire, job_id), "it has failed")
     assert (ended["status"], ended["error_code"], ended["status_message"]) == ("FAILED", "C201", "3")
     assert wire.call("DELETE", f"/v1/models/{job_id}").json() == {"model_id": job_id}
 

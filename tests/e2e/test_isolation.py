@@ -32,7 +32,7 @@ _NETWORK = {
 @pytest.fixture(scope="module")
 def stranger(stack: Stack) -> Client:
     """A user of another project, which an administrator has to allow, as one engine does not keep jobs apart."""
-    eventually(lambda: stack.client.engine("open").exposed, "the worker's look at the engine", 120)
+    eventually(lambda: stack.client.engine("open").exposed, "the worker's look at the engine")
     with pytest.raises(weft.errors.Conflict, match="engine open does not keep jobs of different projects apart"):
         stack.client.projects.create("strangers")
     stack.client.users.create("mallory", PASSWORD)
@@ -53,7 +53,7 @@ def test_people_hear_which_engine_does_not_keep_jobs_apart(stack: Stack) -> None
     else:
         assert "jobs are kept apart, also in the network" in shown
     log = stack.home / "logs/supervisor.log"
-    eventually(lambda: "engine open does not keep jobs apart" in log.read_text(), "a word about the engine", 120)
+    eventually(lambda: "engine open does not keep jobs apart" in log.read_text(), "a word about the engine")
 
 
 def test_a_job_reaches_nothing_of_another_project_or_of_the_server(stack: Stack, stranger: Client) -> None:
@@ -112,7 +112,7 @@ def test_projects_share_the_store_and_no_object(stack: Stack, stranger: Client, 
     ]
     # The project `default` has its buckets without a prefix.
     wanted = manifest("python shared_store.py pictures", engine="apart", memory="256 MiB", data_stores=inputs)
-    job = stranger.train(wanted, PROGRAMS).wait(timeout=300, check=False)
+    job = stranger.train(wanted, PROGRAMS).wait(timeout=900, check=False)
     assert job.state == "COMPLETED", [job.reason, *lines(job)]
     [line] = [text for text in lines(job) if text.startswith("FOUND")]
     assert json.loads(line.removeprefix("FOUND ")) == {
@@ -152,13 +152,13 @@ def attack(stack: Stack, stranger: Client, engine: str, *, tunnel: bool = False)
             program = "echo ready; until test -e stop; do sleep 0.2; done" if tunnel else command
             job = stranger.train(plain(program, engine, env=environment), PROGRAMS)
             output = through_a_tunnel(stranger, job, command) if tunnel else []
-            job = job.wait(timeout=300, check=False)
+            job = job.wait(timeout=900, check=False)
         assert job.state == "COMPLETED", lines(job)
         said = dict(line.split(" ", 1) for line in output or lines(job) if line.startswith(("reached", "own")))
         return json.loads(said["reached"]), json.loads(said["own"])
     finally:
         victim.halt(grace_seconds=0)
-        victim.wait(timeout=120, check=False)
+        victim.wait(timeout=900, check=False)
 
 
 def through_a_tunnel(client: Client, job: weft.Job, command: str) -> list[str]:

@@ -193,7 +193,7 @@ def test_ctrl_c_saves_a_checkpoint_and_resume_goes_on_from_it(desk: Desk) -> Non
         if line == "step 5\n":
             break
     process.send_signal(signal.SIGINT)
-    rest, errors = process.communicate(timeout=60)
+    rest, errors = process.communicate(timeout=300)
     assert process.returncode == 130, errors
     assert "HALTED" in errors
     assert "weft-run/desk-job/checkpoints" in errors
@@ -214,7 +214,7 @@ def test_kill_9_of_the_command_leaves_nothing_running(desk: Desk) -> None:
     assert process.stdout is not None
     assert process.stdout.readline().endswith("up\n")
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     desk.nothing_is_left()
 
 
@@ -228,7 +228,7 @@ def test_kill_9_of_a_part_of_it_leaves_nothing_running(desk: Desk, part: str, co
     assert process.stdout.readline().endswith("up\n")
     [victim] = alive(desk.processes(), lambda candidate: part in candidate.cmdline())
     victim.kill()
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=300)
     assert process.returncode == code, errors
     assert said in errors
     desk.nothing_is_left()

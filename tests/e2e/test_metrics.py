@@ -22,13 +22,13 @@ def test_every_source_of_metrics(stack: Stack, tmp_path: Path) -> None:
     go = tmp_path / "go"
     wanted = manifest("python measure.py", learners=2, evaluation_metrics=EXTRACTOR, env={"HOLD": str(go)})
     job = stack.train(wanted)
-    eventually(lambda: len(series(stack, job)) == 6, "all metrics of both learners, while they run", 120)
+    eventually(lambda: len(series(stack, job)) == 6, "all metrics of both learners, while they run")
     eventually(
         lambda: {learner for name, learner in series(stack, job, "system") if name == "system/memory_bytes"} == {1, 2},
         "system metrics of both learners",
     )
     go.touch()
-    job.wait(timeout=120)
+    job.wait(timeout=900)
     found = series(stack, job)
     assert found.keys() == {
         (name, learner) for name in ("own/loss", "train/loss", "log/accuracy") for learner in (1, 2)
@@ -40,7 +40,7 @@ def test_every_source_of_metrics(stack: Stack, tmp_path: Path) -> None:
         assert (log["points"], log["last"], log["last_step"]) == (5, 0.4, 4)
     assert not [line for line in lines(job) if line.startswith("weft:")]
 
-    file = stack.train(manifest("python measure.py", evaluation_metrics={"type": "optivist"})).wait(timeout=120)
+    file = stack.train(manifest("python measure.py", evaluation_metrics={"type": "optivist"})).wait(timeout=900)
     found = series(stack, file)
     assert found.keys() == {("own/loss", 1), ("train/loss", 1), ("test/f1", 1)}
     assert (found["test/f1", 1]["last"], found["test/f1", 1]["last_step"]) == (0.5, 3)

@@ -51,7 +51,7 @@ _LIBRARIES: dict[str, dict[str, Any]] = {
 def test_a_program_logs_to_its_job(stack: Stack, tmp_path: Path) -> None:
     # The tests' own environment, which has MLflow.
     framework = {"name": "custom", "version": sys.prefix, "command": "python log_to_mlflow.py"}
-    job = stack.train(manifest("", framework=framework)).wait(timeout=300)
+    job = stack.train(manifest("", framework=framework)).wait(timeout=900)
     assert job.state == "COMPLETED", lines(job)
     assert job.params == {"lr": "0.1", "layers": "[3, 5]"}
     found = series(stack, job)
@@ -66,7 +66,7 @@ def test_a_program_logs_to_its_job(stack: Stack, tmp_path: Path) -> None:
     # Another server that the user names is the user's business, and Weft's token doesn't go there.
     names = "{name for name in __import__('os').environ if name.startswith('MLFLOW')}"
     own = manifest(f'python -c "print({names})"', env={"MLFLOW_TRACKING_URI": "http://127.0.0.1:9"})
-    job = stack.train(own).wait(timeout=120)
+    job = stack.train(own).wait(timeout=900)
     [shown] = [line for line in lines(job) if "MLFLOW" in line]
     assert ast.literal_eval(shown) == {"MLFLOW_TRACKING_URI", "MLFLOW_DISABLE_TELEMETRY"}
 

@@ -28,12 +28,12 @@ def test_a_completed_job_posts_a_signed_webhook(stack: Stack) -> None:
         notify = [{"url": f"{hook.url}/done", "secret": "hook-key"}]
         job = stack.train(manifest("true", notify=notify), None)
         assert job.wait().state == "COMPLETED"
-        eventually(lambda: hook.requests, "the webhook", 60)
+        eventually(lambda: hook.requests, "the webhook")
         (request,) = hook.requests
-        [delivery] = eventually(lambda: delivered(job), "that it is noted", 30)
+        [delivery] = eventually(lambda: delivered(job), "that it is noted")
         shown = stack.weft("deliveries", job.id).stdout
         stack.weft("deliveries", job.id, "--replay", delivery.id)
-        eventually(lambda: len(hook.requests) == 2, "the replay", 60)
+        eventually(lambda: len(hook.requests) == 2, "the replay")
     time, signature = (part.partition("=")[2] for part in request.headers["Weft-Signature"].split(","))
     assert hmac.new(KEY.encode(), f"{time}.".encode() + request.body, hashlib.sha256).hexdigest() == signature
     told = request.json
@@ -60,7 +60,7 @@ def test_rules_notify_and_halt(stack: Stack) -> None:
         assert ended.state == "HALTED"
         reason = "halted by the rule 'metric loss is nan': loss was nan at step 2 (learner 1)"
         assert ended.reason == reason
-        eventually(lambda: len(hook.requests) == 3, "three messages", 60)
+        eventually(lambda: len(hook.requests) == 3, "three messages")
     texts = sorted(request.json["text"].partition("\n")[2] for request in hook.requests)
     assert texts[0] == reason
     assert texts[1].startswith("the rule 'log /CUDA error/' has fired: line ")

@@ -48,13 +48,13 @@ def test_stalled_jobs_are_told_of_and_quiet_ones_are_not(stack: Stack) -> None:
     quiet = {what: start(stack, what, learners=1) for what in ("burn", "log")}
     quiet["write"] = start(stack, "write", learners=1, stall={"action": "ignore"})  # a write to memory is no step
 
-    [warning] = eventually(lambda: warnings(deadlocked, f"no progress for {AFTER}s"), "a warning", 120)
+    [warning] = eventually(lambda: warnings(deadlocked, f"no progress for {AFTER}s"), "a warning")
     assert "learner 1 since" in warning.message
     assert "learner 2 since" in warning.message
     assert [entry["learner"] for entry in warning.data["learners"]] == [1, 2]
     for learner in (1, 2):
-        eventually(partial(shows_where_it_hangs, deadlocked, learner), f"the stack of learner {learner}", 30)
-    [verdict] = eventually(lambda: warnings(deadlocked, "verdict: "), "a verdict", 120)
+        eventually(partial(shows_where_it_hangs, deadlocked, learner), f"the stack of learner {learner}")
+    [verdict] = eventually(lambda: warnings(deadlocked, "verdict: "), "a verdict")
     assert "all ranks are in socket.accept (quiet.py:" in verdict.message
     assert [rank["learner"] for rank in verdict.data["ranks"]] == [1, 2]
     condition = deadlocked.refresh().condition or ""
@@ -62,8 +62,8 @@ def test_stalled_jobs_are_told_of_and_quiet_ones_are_not(stack: Stack) -> None:
     assert condition.endswith(verdict.message.removeprefix("verdict"))
 
     for what in ("burn", "log"):
-        eventually(partial(warnings, quiet[what], "has written nothing"), f"a warning of {what}", 120)
-    eventually(lambda: trained(quiet["write"]) > 2 * NO_OUTPUT, "that it trains for so long", 120)
+        eventually(partial(warnings, quiet[what], "has written nothing"), f"a warning of {what}")
+    eventually(lambda: trained(quiet["write"]) > 2 * NO_OUTPUT, "that it trains for so long")
     for what, job in quiet.items():
         assert job.refresh().state == "PROCESSING", what
         job.halt(grace_seconds=0)
@@ -74,7 +74,7 @@ def test_stalled_jobs_are_told_of_and_quiet_ones_are_not(stack: Stack) -> None:
     # The stall is neither forgotten nor reported again.
     stack.kill_and_await("worker", "api")
 
-    done = ended.wait(timeout=120)
+    done = ended.wait(timeout=900)
     assert [attempt.outcome for attempt in done.attempts] == ["FAILED", "SUCCEEDED"]
     assert done.attempts[0].reason.startswith("no progress since ")
     assert "stall.action" in done.attempts[0].reason

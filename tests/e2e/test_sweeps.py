@@ -64,10 +64,10 @@ def test_sweeps_go_on_whoever_is_killed(stack: Stack) -> None:
     made = client.sweep(manifest(command, sweep=search))
     bred = client.sweep(manifest(command, sweep=population))
     disturbed = client.sweep(sweep())
-    eventually(lambda: client.sweeps.get(disturbed.id).told >= 1, "a trial", 400)
+    eventually(lambda: client.sweeps.get(disturbed.id).told >= 1, "a trial")
     stack.kill_and_await("worker", "api")
-    eventually(lambda: any(trial.parameters["epochs"] == 2 for trial in client.sweeps.trials(made.id)), "a rung", 400)
-    eventually(lambda: client.sweeps.get(disturbed.id).told >= 3, "trials after the kill", 400)
+    eventually(lambda: any(trial.parameters["epochs"] == 2 for trial in client.sweeps.trials(made.id)), "a rung")
+    eventually(lambda: client.sweeps.get(disturbed.id).told >= 3, "trials after the kill")
     stack.kill_and_await("worker")
 
     check_independent(stack, calm.id, disturbed.id)

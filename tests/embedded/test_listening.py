@@ -87,7 +87,7 @@ def profile(weft: Weft) -> dict[str, str]:
 
 def get(weft: Weft, path: str) -> Any:
     headers = {"Authorization": f"Bearer {profile(weft)['token']}"}
-    answer = httpx.get(profile(weft)["url"] + path, headers=headers, timeout=60)
+    answer = httpx.get(profile(weft)["url"] + path, headers=headers, timeout=300)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
@@ -135,10 +135,10 @@ def test_open_to_others_and_closed_again(folder: Path, address: str) -> None:
         store.put_object(Bucket="digits", Key="a", Body=body)
         assert store.get_object(Bucket="digits", Key="a")["Body"].read() == body
         signed = store.generate_presigned_url("get_object", Params={"Bucket": "digits", "Key": "a"})
-        assert httpx.get(signed, timeout=60).content == body
+        assert httpx.get(signed, timeout=300).content == body
         with pytest.raises(ClientError, match="SignatureDoesNotMatch"):
             s3(weft, endpoint, "wrong").list_objects_v2(Bucket="digits")
-        assert httpx.get(f"{endpoint}/digits/a", timeout=60).status_code == 403
+        assert httpx.get(f"{endpoint}/digits/a", timeout=300).status_code == 403
 
         gate = weft.parts()["gate"]["pid"]
         os.kill(gate, signal.SIGKILL)
@@ -182,7 +182,7 @@ def forwarded() -> Iterator[tuple[int, socket.socket]]:
         wait_for(lambda: not ports.is_free(port), "it listens")
         yield port, behind
         process.terminate()
-        assert process.wait(30) == 0  # it answers SIGTERM by itself: in a container it is the first process
+        assert process.wait(300) == 0  # it answers SIGTERM by itself: in a container it is the first process
 
 
 def test_bytes_pass_both_ways_and_each_way_ends_by_itself(forwarded: tuple[int, socket.socket]) -> None:

@@ -157,7 +157,7 @@ def test_servers_of_others_are_used_and_ctrl_c_ends_a_foreground_up(outside: Wef
     assert not (outside.home / "postgres").exists()
     assert outside.profile.exists()  # so the database was migrated and filled
     process.send_signal(signal.SIGINT)
-    said, _ = process.communicate(timeout=60)
+    said, _ = process.communicate(timeout=300)
     assert process.returncode == 0
     assert "ready after" in said
     assert outside.processes() == {}

@@ -120,9 +120,9 @@ def test_weft_up_from_the_wheel_serves_the_page_and_runs_a_job(wheel: Path, tmp_
     try:
         fresh.weft("up", "--detach", "--home", home, "--port", "0")
         url = re.findall(r'^url = "(.*)"', (tmp_path / "profile.toml").read_text(), re.MULTILINE)[0]
-        page = httpx.get(url, timeout=60, follow_redirects=True)
+        page = httpx.get(url, timeout=300, follow_redirects=True)
         [script] = re.findall(r'<script type="module"[^>]* src="([^"]+)"', page.text)
-        assert httpx.get(httpx.URL(url).join(script), timeout=60).status_code == 200
+        assert httpx.get(httpx.URL(url).join(script), timeout=300).status_code == 200
         manifest = tmp_path / "manifest.yml"
         command = "echo trained > $RESULT_DIR/model.txt"
         manifest.write_text(json.dumps({"name": "first", "framework": {"name": "python", "command": command}}))

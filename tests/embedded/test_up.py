@@ -48,7 +48,7 @@ def weft(home: Weft) -> Weft:
 def client(weft: Weft) -> httpx.Client:
     """As the profile that `weft up` wrote says."""
     profile = tomllib.loads(weft.profile.read_text())["profiles"]["default"]
-    return httpx.Client(base_url=profile["url"], headers={"Authorization": f"Bearer {profile['token']}"}, timeout=60)
+    return httpx.Client(base_url=profile["url"], headers={"Authorization": f"Bearer {profile['token']}"}, timeout=300)
 
 
 def store(weft: Weft, identity: str) -> S3Client:
@@ -116,7 +116,7 @@ def test_up_prints_a_link_that_signs_in_once(weft: Weft) -> None:
     assert again.returncode == 0, again.stderr
     link = link_in(again.stdout)
     assert link_in(weft.said) != link
-    with httpx.Client(base_url=weft.status()["url"], timeout=60) as browser:
+    with httpx.Client(base_url=weft.status()["url"], timeout=300) as browser:
         answers = [browser.post("/api/v1/session", json={"link": link}) for _ in range(2)]
         assert [answer.status_code for answer in answers] == [200, 401]
         assert browser.get("/api/v1/session").json()["user"] == "admin"

@@ -17,7 +17,7 @@ from tests.engines.proxy import Trap, Way
 from weft_core.engine import Engine, EngineUnreachable, LearnerState, Observation
 
 _TIMEOUT = 2.0
-_LIMIT = 3 * _TIMEOUT + 5
+_LIMIT = 3 * _TIMEOUT + 30
 _BOTH = {0: 1, 1: 1}
 
 

@@ -15,7 +15,7 @@ import httpx
 from tests.api.conftest import zipped
 from tests.faults.service import Service
 
-PATIENCE = 120.0
+PATIENCE = 600.0
 _ENDED, _GONE = ("COMPLETED", "FAILED", "HALTED"), "gone"
 _MANIFEST = "name: %s\nretries: %d\nframework: {name: pytorch, command: echo hello}\n"
 _HALVING = """

@@ -165,7 +165,7 @@ class Cluster:
 
     # --- its API ---
 
-    def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True, timeout: float = 60) -> str:
+    def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True, timeout: float = 300) -> str:
         """What kubectl prints. Raises AssertionError when it fails, unless ``check`` is false."""
         done = subprocess.run(
             [str(self._kubectl), "--kubeconfig", str(self.kubeconfig), *arguments],
@@ -188,7 +188,7 @@ class Cluster:
             f"{self._client.configuration.host}/{path}?{urlencode(query)}",
             body=None if body is None else json.dumps(body),
             headers={"Content-Type": form},
-            timeout=60,
+            timeout=300,
         )
         if answer.status == 404:
             return None
@@ -342,7 +342,7 @@ class Cluster:
         for node in self.nodes:
             self._ctr(node, "image", "label", full(name), f"weft.test.mark={mark}")
 
-    def _ctr(self, node: str, *arguments: str, timeout: float = 60) -> str:
+    def _ctr(self, node: str, *arguments: str, timeout: float = 300) -> str:
         socket = self.home / "run" / node / "containerd.sock"
         program = self.home / "debian" / "usr" / "bin" / "ctr"
         command = [str(program), "-a", str(socket), "-n", "k8s.io", *arguments]

@@ -150,7 +150,7 @@ def steps(job: weft.Job, attempt: int) -> list[int]:
     return [int(line.split()[1]) for line in said if line.startswith("step ")]
 
 
-def when(job: weft.Job, condition: Callable[[weft.Job], object], what: str, seconds: float = 120) -> weft.Job:
+def when(job: weft.Job, condition: Callable[[weft.Job], object], what: str, seconds: float = 600) -> weft.Job:
     """The job as it is once the condition holds."""
 
     def look() -> weft.Job | None:
@@ -162,7 +162,7 @@ def when(job: weft.Job, condition: Callable[[weft.Job], object], what: str, seco
 
 
 def processing(job: weft.Job) -> weft.Job:
-    return when(job, lambda now: now.state == "PROCESSING", "processing", 240)
+    return when(job, lambda now: now.state == "PROCESSING", "processing")
 
 
 def under_way(on_kube: KubeStack, job: weft.Job, step: int = 5) -> dict[int, str]:

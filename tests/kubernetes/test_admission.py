@@ -77,7 +77,7 @@ def test_a_gang_that_does_not_fit_now_says_for_what_it_waits(
     assert gang.state == "QUEUED"
     assert on_kube.left(gang) == [], "all or nothing"
     gang.halt()
-    assert gang.wait(timeout=120, check=False).state == "HALTED"
+    assert gang.wait(timeout=900, check=False).state == "HALTED"
     assert borrower.refresh().state == "PROCESSING"
 
 
@@ -90,10 +90,10 @@ def test_a_guarantee_is_taken_back_from_a_borrower(on_kube: KubeStack, share: fl
     vision = weft.Client(stack.client.url, weft.Client(stack.client.url).login("iris", PASSWORD, "vision"))
     done = max(steps(borrower, 1))
     wanted = manifest("python count.py 1 0", engine=ENGINE, cpus=share, memory="256 MiB", data_stores=[])
-    owner = vision.train(wanted, PROGRAMS).wait(timeout=300)
+    owner = vision.train(wanted, PROGRAMS).wait(timeout=900)
     assert outcomes(owner.refresh()) == ["SUCCEEDED"]
     assert "to save and make room" in messages(owner)
-    job = borrower.wait(timeout=300)
+    job = borrower.wait(timeout=900)
     assert outcomes(job) == ["INTERRUPTED", "SUCCEEDED"]
     assert job.failures == 0
     assert job.attempts[0].reason == f"preempted by {owner.id} of project vision"

@@ -36,7 +36,7 @@ def begin(on_kube: KubeStack, folder: Path) -> Iterator[dict[str, weft.Job]]:
 
 
 def failed(job: weft.Job) -> weft.Job:
-    job = job.wait(timeout=240, check=False)
+    job = job.wait(timeout=900, check=False)
     assert job.state == "FAILED", job
     assert "Traceback" not in job.reason
     return job
@@ -64,7 +64,7 @@ def test_a_learner_that_writes_more_than_its_storage(on_kube: KubeStack) -> None
 
 
 def test_a_gang_whose_learner_is_killed_goes_on_from_its_checkpoint(on_kube: KubeStack) -> None:
-    job = on_kube.begun["killed"].wait(timeout=240)
+    job = on_kube.begun["killed"].wait(timeout=900)
     assert outcomes(job) == ["FAILED", "SUCCEEDED"]
     assert job.attempts[0].reason.startswith("learner 2 was killed by signal 9 (SIGKILL)")
     assert starts(job)[0] == 0
@@ -118,10 +118,10 @@ def test_more_than_any_node_has_waits_and_says_so(on_kube: KubeStack) -> None:
     assert "asks 64 CPUs a learner, the largest node of engine kubernetes has " in job.reason
     assert "waits for nodes to join" in job.reason
     assert "asks 64 CPUs a learner" in on_kube.shown(job)
-    assert on_kube.train("true").wait(timeout=120).state == "COMPLETED", "it holds nobody up"
+    assert on_kube.train("true").wait(timeout=900).state == "COMPLETED", "it holds nobody up"
     assert on_kube.left(job) == []
     job.halt()
-    assert job.wait(timeout=60, check=False).state == "HALTED"
+    assert job.wait(timeout=900, check=False).state == "HALTED"
 
 
 def test_an_image_that_does_not_exist(on_kube: KubeStack) -> None:

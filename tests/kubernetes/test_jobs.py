@@ -65,7 +65,7 @@ def begun(on_kube: KubeStack) -> Mapping[str, weft.Job]:
 
 
 def test_what_a_learner_may_do_in_its_pod(on_kube: KubeStack) -> None:
-    job = on_kube.begun["looks"].wait(timeout=240)
+    job = on_kube.begun["looks"].wait(timeout=900)
     said = lines(job)
     assert said[0] == "10001"
     assert sum("Read-only file system" in line for line in said) == 2
@@ -77,7 +77,7 @@ def test_what_a_learner_may_do_in_its_pod(on_kube: KubeStack) -> None:
 
 
 def test_an_image_of_the_users_own_needs_nothing_but_python(on_kube: KubeStack) -> None:
-    job = on_kube.begun["own image"].wait(timeout=240)
+    job = on_kube.begun["own image"].wait(timeout=900)
     [said] = lines(job, 1)
     assert said.startswith("3 11 ")
     assert ":/of/the/image:" in said
@@ -85,7 +85,7 @@ def test_an_image_of_the_users_own_needs_nothing_but_python(on_kube: KubeStack) 
 
 
 def test_packages_are_built_once_and_brought_to_all_nodes(on_kube: KubeStack) -> None:
-    job = on_kube.begun["packages"].wait(timeout=400)
+    job = on_kube.begun["packages"].wait(timeout=900)
     for learner in (1, 2):
         [said] = lines(job, learner)
         assert said.startswith("1.2 2.5 ")
@@ -95,27 +95,27 @@ def test_packages_are_built_once_and_brought_to_all_nodes(on_kube: KubeStack) ->
 
 
 def test_what_a_command_installs_is_its_own(on_kube: KubeStack) -> None:
-    first, second = (on_kube.begun[name].wait(timeout=240, check=False) for name in ("installs", "installs nothing"))
+    first, second = (on_kube.begun[name].wait(timeout=900, check=False) for name in ("installs", "installs nothing"))
     assert (first.state, lines(first)[-1]) == ("COMPLETED", "has 2.5")
     assert second.state == "FAILED"
     assert "No module named 'weft_beta'" in " ".join(lines(second))
 
 
 def test_the_same_manifest_runs_here_and_there(on_kube: KubeStack) -> None:
-    for job in (on_kube.begun[name].wait(timeout=240) for name in ("here", "there")):
+    for job in (on_kube.begun[name].wait(timeout=900) for name in ("here", "there")):
         assert lines(job, 1) == lines(job, 2) == ["line 0", "line 1", "line 2"]
         assert {"learner-1.txt", "learner-2.txt"} <= {file.path for file in job.files()}
 
 
 def test_a_halt_is_sigterm_with_a_grace_and_resume_goes_on(on_kube: KubeStack, begun: Mapping[str, weft.Job]) -> None:
     job = begun["halted"]
-    eventually(saw(job, "step 5"), "training under way", 120)
+    eventually(saw(job, "step 5"), "training under way")
     pods = on_kube.pods(job)
     job.halt(grace_seconds=60)
-    job = job.wait(timeout=120, check=False)
+    job = job.wait(timeout=900, check=False)
     assert (job.state, job.reason) == ("HALTED", "halted by request")
     job.resume()
-    job = job.wait(timeout=120)
+    job = job.wait(timeout=900)
     assert outcomes(job) == ["HALTED", "SUCCEEDED"]
     # The checkpoint of SIGTERM, as none was due before.
     assert starts(job)[0] == 0
@@ -138,7 +138,7 @@ def test_a_delete_leaves_nothing(on_kube: KubeStack, begun: Mapping[str, weft.Jo
             return True
         return False
 
-    eventually(is_gone, "deleted", 120)
+    eventually(is_gone, "deleted")
     left = [pod["metadata"]["name"] for pod in on_kube.objects(job) if not pod["metadata"].get("deletionTimestamp")]
     assert left == [], "its pods are on their way out"
     assert on_kube.objects(job, "secrets") == []
@@ -154,12 +154,12 @@ def test_engines_shows_the_cluster(on_kube: KubeStack) -> None:
 
 def test_logs_of_a_learner_come_while_it_runs(on_kube: KubeStack, begun: Mapping[str, weft.Job]) -> None:
     job = begun["ticks"]
-    eventually(saw(job, "tick 3"), "the first lines", 120)
+    eventually(saw(job, "tick 3"), "the first lines")
     processing(job)
     # Meanwhile, people may go in: no right on the cluster and no port of the pod is needed.
     looked = on_kube.stack.weft("exec", job.id, "--", "sh", "-c", "id -u; echo there >&2; exit 5", check=False)
     assert (looked.returncode, looked.stdout, looked.stderr) == (5, "10001\n", "there\n")
     on_kube.tell(job)
-    *ticks, last = lines(job.wait(timeout=120))
+    *ticks, last = lines(job.wait(timeout=900))
     assert ticks == [f"tick {number}" for number in range(len(ticks))]
     assert last == "told"

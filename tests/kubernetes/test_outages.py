@@ -73,7 +73,7 @@ def test_a_pod_that_is_deleted_as_a_drain_does(on_kube: KubeStack, begun: Mappin
     pod = on_kube.pods(job)[1]["metadata"]["name"]
     done = max(steps(job, 1))
     on_kube.cluster.kubectl("delete", "pod", pod, "-n", on_kube.namespace, "--wait=false")
-    job = job.wait(timeout=240)
+    job = job.wait(timeout=900)
     # With the checkpoint that SIGTERM gave it time for: by itself none was due yet.
     check_went_on(job, done)
     assert job.attempts[0].reason.startswith("learner 1 was interrupted: "), job.attempts[0].reason
@@ -104,7 +104,7 @@ def test_learners_outlive_the_service(on_kube: KubeStack, begun: Mapping[str, we
     """How the job ends, with every line once, is in the next test."""
     stack, job = on_kube.stack, begun["ticks"]
     for learner in (1, 2):
-        eventually(saw(job, "tick 3", learner), "under way", 240)
+        eventually(saw(job, "tick 3", learner), "under way")
     pods = {pod["metadata"]["uid"] for pod in on_kube.pods(job).values()}
     assert len(pods) == 2
     ticks = {learner: len(lines(job, learner)) for learner in (1, 2)}
@@ -122,7 +122,7 @@ def test_the_api_server_is_away_for_longer_than_a_learner_may_be_silent(
 ) -> None:
     cluster, job = on_kube.cluster, begun["ticks"]
     for learner in (1, 2):
-        eventually(saw(job, "tick 3", learner), "under way", 120)
+        eventually(saw(job, "tick 3", learner), "under way")
     began, server = time.monotonic(), cluster.pid("apiserver")
     os.kill(server, signal.SIGSTOP)
     try:
@@ -145,13 +145,13 @@ def test_the_api_server_is_away_for_longer_than_a_learner_may_be_silent(
     when(job, lambda now: now.condition is None, "the condition goes")
     for learner in (1, 2):
         on_kube.tell(job, learner)
-    job = job.wait(timeout=120)
+    job = job.wait(timeout=900)
     assert outcomes(job) == ["SUCCEEDED"]
     assert job.failures == 0
     for learner in (1, 2):
         numbers = [int(line.split()[1]) for line in lines(job, learner) if line.startswith("tick")]
         assert numbers == list(range(len(numbers))), "every line once"
-    assert late.wait(timeout=240).state == "COMPLETED"
+    assert late.wait(timeout=900).state == "COMPLETED"
 
 
 def test_a_worker_is_killed_between_two_creations_of_pods(on_kube: KubeStack) -> None:
@@ -170,7 +170,7 @@ def test_a_worker_is_killed_between_two_creations_of_pods(on_kube: KubeStack) ->
         assert killed.wait(120), "the worker was killed"
     finally:
         proxy.on_created = lambda number: None
-    job = job.wait(timeout=240)
+    job = job.wait(timeout=900)
     assert outcomes(job) == ["SUCCEEDED"]
     assert proxy.created == before + 2, "what was there was adopted, and only the rest was created"
     for learner in (1, 2):
@@ -216,22 +216,22 @@ def test_a_node_is_lost_and_comes_back(on_kube: KubeStack, bench: KubeBench) -> 
         bench.gone(stopped)
         assert bench.observe(kept)
 
-        job = job.wait(timeout=240)
+        job = job.wait(timeout=900)
         check_went_on(job, done)
         reason = job.attempts[0].reason
         assert reason.startswith(f"learner 2 was lost with its node: node {node} has not answered"), reason
         assert {learner.node for learner in job.attempts[1].learners} == {where[1]}
     finally:
         cluster.up(nodes=2)
-    eventually(lambda: cluster.is_ready(node), "the node is back", 120)
+    eventually(lambda: cluster.is_ready(node), "the node is back")
     learner = bench.exited(kept)
     assert learner.interrupted
     assert "node" in learner.reason
     engine.stop(kept.run_name, timedelta(0))
     bench.gone(kept)
-    eventually(lambda: stale not in [pod["metadata"]["uid"] for pod in on_kube.objects(job)], "the pod is gone", 180)
+    eventually(lambda: stale not in [pod["metadata"]["uid"] for pod in on_kube.objects(job)], "the pod is gone")
     assert on_kube.stack.client.jobs.get(job.id).state == "COMPLETED"
-    back = on_kube.train("true", learners=2, profile="spread").wait(timeout=240)
+    back = on_kube.train("true", learners=2, profile="spread").wait(timeout=900)
     assert {learner.node for learner in back.attempts[0].learners} == set(where.values()), "both take learners again"
 
 
@@ -254,7 +254,7 @@ def test_a_node_that_does_not_answer_and_two_learners_on_it(on_kube: KubeStack) 
         lively = when(lively, lambda now: now.condition, "a condition")
         assert "learner 1: node node-2 has not answered since" in (lively.condition or "")
         assert "node node-2 has not answered" in on_kube.shown(lively)
-        silent = silent.wait(timeout=240)
+        silent = silent.wait(timeout=900)
         check_went_on(silent, 4)
         assert silent.attempts[0].reason.startswith("learner 1 was lost with its node: node node-2 has not answered")
         assert [learner.node for learner in silent.attempts[1].learners] == ["node-1"]
@@ -266,16 +266,16 @@ def test_a_node_that_does_not_answer_and_two_learners_on_it(on_kube: KubeStack) 
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.resume()
         # It wakes before its node does, and learns from Weft's API alone that its attempt is over.
-        _, awake = psutil.wait_procs(frozen, timeout=120)
+        _, awake = psutil.wait_procs(frozen, timeout=300)
         os.kill(kubelet, signal.SIGCONT)
     assert awake == []
     when(lively, lambda now: now.condition is None, "the condition goes")
     eventually(lambda: len(lines(lively)) > ticks, "it has gone on all the time")
     on_kube.tell(lively)
-    lively = lively.wait(timeout=120)
+    lively = lively.wait(timeout=900)
     assert outcomes(lively) == ["SUCCEEDED"]
     assert lines(lively)[-1] == "told"
-    eventually(lambda: stale not in [pod["metadata"]["uid"] for pod in on_kube.objects(silent)], "the pod is gone", 180)
+    eventually(lambda: stale not in [pod["metadata"]["uid"] for pod in on_kube.objects(silent)], "the pod is gone")
     assert (silent.refresh().state, result(on_kube, silent)) == ("COMPLETED", stored)
 
 

@@ -63,7 +63,7 @@ class Agent:
                 [python, "-m", "weft_trainer"], env=variables, stdout=log, stderr=log, start_new_session=True
             )
 
-    def wait(self, timeout: float = 120.0) -> int:
+    def wait(self, timeout: float = 600.0) -> int:
         try:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired:

@@ -112,7 +112,7 @@ class ApiDouble:
             self._server.shutdown()
             self._server.server_close()
 
-    def wait_for(self, condition: Callable[[], bool], timeout: float = 120.0) -> None:
+    def wait_for(self, condition: Callable[[], bool], timeout: float = 600.0) -> None:
         """Until an agent has made ``condition`` true."""
         with self._changed:
             if not self._changed.wait_for(condition, timeout):

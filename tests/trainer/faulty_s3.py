@@ -103,7 +103,7 @@ def _handler(proxy: FaultyS3) -> type[BaseHTTPRequestHandler]:
                 self.send_header("Content-Length", "0")
                 self.end_headers()
                 return
-            connection = http.client.HTTPConnection(upstream, timeout=60)
+            connection = http.client.HTTPConnection(upstream, timeout=300)
             connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():
                 connection.putheader(name, value)

@@ -73,7 +73,7 @@ class Machine:
 
     def build(self) -> tuple[int, str, str]:
         process = self.start()
-        out, error = process.communicate(timeout=60)
+        out, error = process.communicate(timeout=300)
         return process.returncode, out, error
 
     def calls(self) -> list[str]:
@@ -159,7 +159,7 @@ def test_two_at_the_same_time_compile_once(machine: Machine) -> None:
         assert second.stdout.readline() == "waiting for another build of Horovod 0.28.1 for PyTorch 2.13.0\n"
     finally:
         machine.compiles_at_once(True)
-        codes = [process.wait(60) for process in (first, second) if process]
+        codes = [process.wait(300) for process in (first, second) if process]
     assert codes == [0, 0]
     assert sorted(machine.calls()) == ["download", "install wheel", "install wheel", "wheel"]
 
@@ -217,7 +217,7 @@ def test_ended_in_the_middle_it_takes_the_compilers_along(machine: Machine) -> N
     while not (pidfile.exists() and pidfile.read_text()):
         time.sleep(0.01)
     process.terminate()
-    assert process.wait(60) == 128 + signal.SIGTERM
+    assert process.wait(300) == 128 + signal.SIGTERM
     assert ended(int(pidfile.read_text()))
     assert list(machine.temporary.iterdir()) == []
     machine.compiles_at_once(True)

@@ -98,7 +98,7 @@ def test_a_record_that_is_committed_late_is_not_skipped(context: Context, target
             record(context, "test.second")
             sending = pool.submit(send)
             wait_until(lambda: waits_for_a_lock(context))
-        assert sending.result(30) == 2
+        assert sending.result(300) == 2
     assert actions(target.read_text()) == ["test.first", "test.second"]
 
 

@@ -38,7 +38,7 @@ def test_a_worker_takes_messages_again_when_redis_dies_before_an_answer(
         channel.basic_qos(0, 1, False)
         taken: list[kombu.Message] = []
         with kombu.Consumer(channel, queue, on_message=taken.append):
-            connection.drain_events(timeout=60)
+            connection.drain_events(timeout=300)
             [message] = taken
             assert not channel.qos.can_consume()
             server.stop()

@@ -28,7 +28,7 @@ def test_a_worker_killed_while_launching(
     short = context.settings.model_copy(update={"timings": TimingSettings(lease=1.5, sweep=0.1)})
     process = multiprocessing.get_context("spawn").Process(target=work, args=(short, tmp_path, job, moment))
     process.start()
-    process.join(60)
+    process.join(300)
     assert process.exitcode == -signal.SIGKILL
     (attempt,) = world.attempts(job)
     assert (world.job(job).state, attempt.launched_at) == ("PENDING", None), "the row was there first"

@@ -32,7 +32,7 @@ from weft_workers.context import Context
 from weft_workers.delivering import Deliverer, backoff
 from weft_workers.sending import Sender, _seconds
 
-_WAIT = 30.0
+_WAIT = 300.0
 
 
 @pytest.fixture

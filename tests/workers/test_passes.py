@@ -139,7 +139,7 @@ def test_a_worker_that_is_killed_in_a_pass_has_done_nothing(world: World, tmp_pa
     before = versions(world)
     process = multiprocessing.get_context("spawn").Process(target=plan_and_die, args=(world.context.settings, tmp_path))
     process.start()
-    process.join(60)
+    process.join(300)
     assert process.exitcode == -signal.SIGKILL
     assert (versions(world), changes(world), world.attempts(fits)) == (before, 1, [])
     sweep(world)

@@ -22,7 +22,7 @@ from weft_workers.context import Context
 from weft_workers.sweeper import Sweeper
 
 
-def until(condition: Callable[[], bool], seconds: float = 60) -> None:
+def until(condition: Callable[[], bool], seconds: float = 600) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen"
@@ -39,7 +39,7 @@ def sweeping(context: Context, **timings: float) -> Iterator[Sweeper]:
         yield sweeper
     finally:
         sweeper.stop()
-        thread.join(30)
+        thread.join(300)
         assert not thread.is_alive()
 
 

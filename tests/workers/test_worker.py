@@ -64,7 +64,7 @@ def worker(settings: Settings, folder: Path, sweep: float, **more: str) -> Itera
         for member in family:
             if member.is_running():
                 member.kill()
-        psutil.wait_procs(family, 10)
+        psutil.wait_procs(family, 300)
 
 
 def sweepers(process: psutil.Popen) -> list[psutil.Process]:
@@ -106,7 +106,7 @@ def test_hints_reach_a_worker_and_sigterm_ends_it_and_its_sweeper(
         family = [process, *process.children(recursive=True)]
         assert len(family) >= 3
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
+        assert process.wait(300) == 0
         until(lambda: all(ended(member.pid) for member in family))
     assert "Traceback" not in (tmp_path / "worker.log").read_text()
 

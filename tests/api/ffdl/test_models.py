@@ -281,7 +281,7 @@ def test_an_upload_does_not_wait_for_a_slow_store(api: Api, wire: Wire, monkeypa
     assert "nothing was submitted" in answer.error()
     assert wire.get("/v1/models").json() == {"models": []}
     go.set()
-    assert done.wait(60), "it goes on its way by itself"
+    assert done.wait(300), "it goes on its way by itself"
     monkeypatch.setattr(submission, "_PATIENCE", 60.0)
     job_id = wire.train(SHORT, code).json()["model_id"]
     assert wire.get(f"/v1/models/{job_id}/definition").body == code

@@ -72,7 +72,7 @@ def test_a_program_is_killed_in_its_second_save(tmp_path: Path) -> None:
         learner.go_on()
         learner.go_on()
         assert next(learner.lines)["processes"] == 1
-        assert learner.program.wait(60) == -signal.SIGKILL
+        assert learner.program.wait(300) == -signal.SIGKILL
         assert (tmp_path / "state-7.npz").exists()
     finally:
         learner.close()
@@ -88,7 +88,7 @@ def test_a_save_in_parts_ends_with_its_last_file(tmp_path: Path) -> None:
             found = next(learner.lines)
             assert (found["part"], found["save"], found["files"]) == (part, save, [name])
         assert next(learner.lines)["processes"] == 0
-        assert learner.watcher.wait(60) == 0
+        assert learner.watcher.wait(300) == 0
         assert learner.program.poll() is None, "the reader of the moment acts, not the watcher"
     finally:
         learner.close()

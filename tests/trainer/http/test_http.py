@@ -60,7 +60,7 @@ def serving(*connections: Sequence[Sequence[bytes]]) -> Iterator[Server]:
 
 def get(http: Http, server: Server) -> tuple[Answer, bytes]:
     body = bytearray()
-    answer = http.request("GET", server.url, take=lambda piece: body.extend(piece), timeout=60)
+    answer = http.request("GET", server.url, take=lambda piece: body.extend(piece), timeout=300)
     return answer, bytes(body)
 
 
@@ -146,7 +146,7 @@ def test_what_came_before_a_break_was_handed_on() -> None:
     body = bytearray()
     pieces = [_OK + b"Content-Length: 256000\r\n\r\n" + _BIG[:100_000]]
     with serving([pieces]) as server, pytest.raises(Unreachable):
-        Http().request("GET", server.url, take=lambda piece: body.extend(piece), timeout=60)
+        Http().request("GET", server.url, take=lambda piece: body.extend(piece), timeout=300)
     assert bytes(body) == _BIG[:100_000]
 
 
@@ -172,10 +172,10 @@ def test_what_is_taken_must_not_fail_the_next_request() -> None:
     http = Http()
     with serving([[_OK + b"Content-Length: 4\r\n\r\n", b"body"]], [[_NEXT]]) as server:
         with pytest.raises(ValueError, match="enough"):
-            http.request("GET", server.url, take=refuse, timeout=60)
+            http.request("GET", server.url, take=refuse, timeout=300)
         assert get(http, server)[1] == b"next"
 
 
 def test_headers_hold_no_line_breaks() -> None:
     with serving() as server, pytest.raises(Unreachable, match="control character"):
-        Http().request("GET", server.url, headers={"If-Match": "x\r\nHost: other"}, take=print, timeout=60)
+        Http().request("GET", server.url, headers={"If-Match": "x\r\nHost: other"}, take=print, timeout=300)

@@ -86,7 +86,7 @@ def test_it_is_in_the_jobs_log(start_api: StartApi, launch: Launch, bucket: Buck
     slow = data(bucket, "long", endpoint=proxied(lambda request: Fault(pause=0.1)).url)
     api = start_api("echo trains", data=slow)
     agent = launch(api)
-    assert agent.wait(120) == 0, agent.log.read_text()
+    assert agent.wait(600) == 0, agent.log.read_text()
     first, *_, last, own = api.learners[0].lines
     assert re.fullmatch(r"data: [\d.]+ \S+ of 5 MiB, 0 of 1 object, [\d.]+ \S+/s.*", first)
     assert re.fullmatch(r"data: all here: 5 MiB, 1 object in [\dms]+, .*/s", last)

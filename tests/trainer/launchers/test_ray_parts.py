@@ -217,7 +217,7 @@ def test_the_gate_opens_when_all_have_joined_and_tells_the_end(port: int) -> Non
     time.sleep(0.2)
     assert waiting.is_alive()
     gate.join(0)
-    waiting.join(10)
+    waiting.join(300)
     assert not waiting.is_alive()
     client.joined(2)
     assert gate.missing == [1]
@@ -239,9 +239,9 @@ def test_the_gate_opens_when_all_have_joined_and_tells_the_end(port: int) -> Non
     time.sleep(0.3)
     assert done == []
     client.joined(1)
-    threads[0].join(10)
+    threads[0].join(300)
     client.ended(-9)
-    threads[1].join(10)
+    threads[1].join(300)
     assert done == ["all", -9]
     assert client.end(never) == -9
 

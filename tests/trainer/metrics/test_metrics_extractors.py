@@ -93,7 +93,7 @@ def test_the_worker_dies_with_its_agent(start_api: StartApi, launch: Launch) -> 
     left = agent.descendants
     assert any("regex_worker" in " ".join(words(process)) for process in left)
     agent.kill()
-    _, alive = psutil.wait_procs(left, timeout=60)
+    _, alive = psutil.wait_procs(left, timeout=300)
     assert alive == []
 
 

@@ -31,7 +31,7 @@ def undisturbed(learners: int, folder: Path) -> str:
         variables |= {"CHECKPOINT_DIR": str(checkpoints), "EXCHANGE_DIR": str(folder / "undisturbed")}
         command = [sys.executable, str(PROGRAM), str(STEPS), "0", str(BETWEEN)]
         running.append(subprocess.Popen(command, env={**os.environ, **variables}, stdout=subprocess.PIPE, text=True))
-    [said] = {process.communicate(timeout=60)[0].splitlines()[-1] for process in running}
+    [said] = {process.communicate(timeout=300)[0].splitlines()[-1] for process in running}
     return said
 
 

@@ -134,7 +134,7 @@ def test_a_killed_agent_takes_its_program_along(start_api: StartApi, launch: Lau
     programs = agent.descendants
     assert len(programs) >= 3
     agent.kill()
-    psutil.wait_procs(programs, timeout=60)
+    psutil.wait_procs(programs, timeout=300)
     assert all(ended(program.pid) for program in programs)
 
 

@@ -55,7 +55,7 @@ def test_output_that_comes_right_after_a_look_is_not_lost(tmp_path: Path, monkey
                 return found
             self._looked = True
             (tmp_path / "go").touch()
-            assert holder[0]._ended.wait(60)
+            assert holder[0]._ended.wait(300)
             return []
 
     monkeypatch.setattr(select, "poll", Poll)

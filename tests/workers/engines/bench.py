@@ -44,7 +44,7 @@ time.sleep(600)
 """
 
 
-def until(condition: Callable[[], T | None], seconds: float = 90.0) -> T:
+def until(condition: Callable[[], T | None], seconds: float = 600.0) -> T:
     """The first true answer."""
     deadline = time.monotonic() + seconds
     while not (answer := condition()):

@@ -550,7 +550,7 @@ def test_interrupting_a_run_that_waits(bench: Bench, waiting: Path) -> None:
     bench.engine.launch(spec)
     until(lambda: "gate" in waits.progress(recipe_of(bench.images)))
     command = [sys.executable, "-m", "weft_workers.engines.local", "interrupt", "--home", str(bench.home)]
-    assert subprocess.run(command, capture_output=True, text=True, timeout=60).stdout == "1 runs interrupted\n"
+    assert subprocess.run(command, capture_output=True, text=True, timeout=300).stdout == "1 runs interrupted\n"
     assert [learner.interrupted for learner in bench.ended(spec).values()] == [True, True]
     waiting.touch()
 
@@ -560,7 +560,7 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
     def call(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "weft_workers.environments", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+        return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
     wrong = call("build", "horovod:0.1")
     assert (wrong.returncode, wrong.stdout) == (1, "")

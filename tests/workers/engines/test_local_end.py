@@ -264,7 +264,7 @@ def test_a_finished_run_is_removed_even_if_its_files_resist(bench: Bench) -> Non
 
 def _interrupt(bench: Bench, grace: float) -> str:
     command = [sys.executable, "-m", "weft_workers.engines.local", "interrupt", "--home", str(bench.home)]
-    done = subprocess.run([*command, "--grace", str(grace)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*command, "--grace", str(grace)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

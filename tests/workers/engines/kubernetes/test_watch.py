@@ -18,7 +18,7 @@ from weft_workers.engines.kubernetes.client import Cluster
 from weft_workers.engines.kubernetes.watch import Mirror
 
 Json = dict[str, Any]
-PATIENCE = 60.0
+PATIENCE = 300.0
 TIMEOUT = 5
 
 
