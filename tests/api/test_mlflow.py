@@ -418,7 +418,6 @@ def test_batches_of_many_clients_at_once(ann: Person, gang: Attempted, sign_in: 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_a_program_with_an_older_client(api: Api, ann: Person, gang: Attempted, tmp_path: Path) -> None:
     """The version is the oldest that `weft[mlflow]` allows. The first run on a machine installs it."""
     token, run_id = granted(gang)

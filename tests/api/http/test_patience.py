@@ -70,14 +70,14 @@ def test_a_stream_outlives_the_limits(
     api: Api, ann: Person, address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are for requests, not for answers."""
-    monkeypatch.setattr(patience, "HEADERS", 0.5)
-    monkeypatch.setattr(patience, "BODY", 0.5)
+    monkeypatch.setattr(patience, "HEADERS", 2.0)
+    monkeypatch.setattr(patience, "BODY", 2.0)
     job = ann.submit()["id"]
     head = f"GET /api/v1/jobs/{job}/logs/follow HTTP/1.1\r\nHost: weft\r\nAuthorization: Bearer {ann.token}\r\n\r\n"
     with _send(address, head) as connection:
         seen = connection.recv(65536).decode()
         assert seen.startswith("HTTP/1.1 200"), seen
-        time.sleep(1.5)  # beyond both limits
+        time.sleep(4.5)  # beyond both limits
         with api.context.database.transaction() as session:
             session.delete(session.get_one(Job, job))
         while "event: end" not in seen:
