@@ -91,18 +91,35 @@ function end(words: string) {
   again.focus();
 }
 
-/** Why there is no shell: the API says it, which a browser does not pass on for a WebSocket. */
-async function reason(): Promise<string> {
+/** The API's error when it is asked for a tunnel: a browser does not pass on why a WebSocket was refused. */
+async function check(): Promise<ApiError | AwayError | null> {
   try {
     await call(`/api/v1/jobs/${encodeURIComponent(job)}/tunnels?learner=${learner}`);
   } catch (error) {
-    if (error instanceof ApiError) {
-      return error.status === 401 ? "Sign in first, on the job's page." : `No shell: ${error.message}.`;
-    }
-    if (error instanceof AwayError) return error.message;
+    if (error instanceof ApiError || error instanceof AwayError) return error;
     throw error;
   }
-  return "No shell: the learner's agent does not come, or too many tunnels are open.";
+  return null;
+}
+
+const SIGN_IN = "Sign in first, on the job's page.";
+
+/** Why there is no shell. */
+async function reason(): Promise<string> {
+  const error = await check();
+  if (error instanceof ApiError) return error.status === 401 ? SIGN_IN : `No shell: ${error.message}.`;
+  return error?.message ?? "No shell: the learner's agent does not come, or too many tunnels are open.";
+}
+
+/** Why a shell can't go on, if waiting does not help. */
+async function refusal(): Promise<string | null> {
+  const error = await check();
+  if (!(error instanceof ApiError) || error.status === 429 || error.status >= 500) return null;
+  return error.status === 401 ? SIGN_IN : `${capitalized(error.message)}.`;
+}
+
+function capitalized(words: string): string {
+  return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
 function open() {
@@ -118,7 +135,8 @@ function open() {
         terminal.focus();
       },
       output: (data, taken) => terminal.write(data, taken),
-      broken: (words) => say(`${words[0]?.toUpperCase()}${words.slice(1)}. Reconnecting …`),
+      broken: (words) => say(`${capitalized(words)}. Reconnecting …`),
+      refusal,
       ended: (words, opened) => {
         if (opened) end(words);
         else void reason().then(end);

@@ -37,6 +37,8 @@ interface Listener {
   output: (data: Uint8Array, taken: () => void) => void;
   /** The connection broke, and another one is being made; `opened` follows, or `ended`. */
   broken: (words: string) => void;
+  /** Why the server takes no connection to this learner any more; null: it does, or it can't be asked. */
+  refusal: () => Promise<string | null>;
   /** The last call. `opened`: whether the shell had been opened before. */
   ended: (words: string, opened: boolean) => void;
 }
@@ -94,7 +96,9 @@ export class ShellTunnel {
     const socket = this.connect();
     this.socket = socket;
     socket.binaryType = "arraybuffer";
+    let reached = false;
     socket.onopen = () => {
+      reached = true;
       if (this.opened) {
         socket.send(encodeJson(Frame.OPEN, { resume: this.key, received: this.received, taken: this.taken }));
         return; // the answer is RESUMED
@@ -105,7 +109,7 @@ export class ShellTunnel {
       this.begin();
     };
     socket.onmessage = (event: MessageEvent<ArrayBuffer>) => this.receive(new Uint8Array(event.data));
-    socket.onclose = (event) => this.broke(event.code, event.reason);
+    socket.onclose = (event) => this.broke(event.code, event.reason, reached);
   }
 
   private begin() {
@@ -115,7 +119,7 @@ export class ShellTunnel {
     this.send();
   }
 
-  private broke(code: number, reason: string) {
+  private broke(code: number, reason: string, reached: boolean) {
     if (this.over) return;
     const first = !this.reason;
     this.open = false;
@@ -129,6 +133,13 @@ export class ShellTunnel {
       this.listener.broken(this.reason);
     }
     if (Date.now() >= this.giveUpAt) this.end(`The shell broke: ${this.reason}.`);
+    else if (reached) setTimeout(() => this.dial(), PAUSE);
+    else void this.dialUnlessRefused();
+  }
+
+  private async dialUnlessRefused() {
+    const refusal = await this.listener.refusal();
+    if (refusal) this.end(`The shell broke: ${this.reason}. ${refusal}`);
     else setTimeout(() => this.dial(), PAUSE);
   }
 

@@ -25,7 +25,8 @@ function connection() {
 function opened() {
   const connections = [connection(), connection(), connection()] as const;
   const connect = vi.fn(() => (connections[connect.mock.calls.length - 1] ?? connections[2]).socket);
-  const listener = { opened: vi.fn(), output: vi.fn(), broken: vi.fn(), ended: vi.fn() };
+  const refusal = vi.fn(() => Promise.resolve<string | null>(null));
+  const listener = { opened: vi.fn(), output: vi.fn(), broken: vi.fn(), ended: vi.fn(), refusal };
   const tunnel = new ShellTunnel(connect, { rows: 24, columns: 80 }, listener);
   return { ...connections[0], connections, connect, listener, tunnel };
 }
@@ -151,16 +152,41 @@ describe("a shell whose connection breaks", () => {
     );
   });
 
-  it("ends when no connection comes in time", () => {
+  it("ends when no connection comes in time", async () => {
     const { connections, connect, listener } = broken();
     vi.advanceTimersByTime(1000);
     connections[1].close();
     expect(listener.ended).not.toHaveBeenCalled();
-    vi.advanceTimersByTime(60_000);
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(connect).toHaveBeenCalledTimes(3);
     connections[2].close();
     expect(listener.broken).toHaveBeenCalledOnce();
     expect(listener.ended).toHaveBeenCalledOnce();
-    vi.advanceTimersByTime(60_000);
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(connect).toHaveBeenCalledTimes(3);
+  });
+
+  it("ends at once when the server says that there is nothing to go on with", async () => {
+    const { connections, connect, listener } = broken();
+    listener.refusal.mockResolvedValue("The job is COMPLETED: no learner of it runs.");
+    vi.advanceTimersByTime(1000);
+    connections[1].close();
+    await vi.advanceTimersByTimeAsync(0);
+    expect(listener.ended).toHaveBeenCalledExactlyOnceWith(
+      "The shell broke: the connection to the server was lost. The job is COMPLETED: no learner of it runs.",
+      true,
+    );
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(connect).toHaveBeenCalledTimes(2);
+  });
+
+  it("does not ask the server if a connection was made, and broke", async () => {
+    const { connections, connect, listener } = broken();
+    vi.advanceTimersByTime(1000);
+    connections[1].open();
+    connections[1].close();
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(listener.refusal).not.toHaveBeenCalled();
     expect(connect).toHaveBeenCalledTimes(3);
   });
 
