@@ -116,7 +116,7 @@ class Api:
             access_log=False,
             timeout_graceful_shutdown=1,
             timeout_keep_alive=300,  # after 5 s, a client of a busy machine would send to a connection that ends
-            ws_ping_timeout=120,
+            ws_ping_timeout=600,
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)

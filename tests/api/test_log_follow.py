@@ -35,7 +35,8 @@ def gang(api: Api, ann: Person) -> Attempted:
 def socket(api: Api, person: Person, job_id: str, query: str = "") -> ClientConnection:
     url = f"{api.url.replace('http', 'ws')}/api/v1/jobs/{job_id}/logs/ws?{query}"
     token = {"Authorization": f"Bearer {person.token}"}
-    return connect(url, additional_headers=token, proxy=None, compression=None, open_timeout=60)
+    # Without pings: a follower that reads no lines for a while does not read the answers to pings, either.
+    return connect(url, additional_headers=token, proxy=None, compression=None, open_timeout=300, ping_interval=None)
 
 
 def frames(connection: ClientConnection) -> Iterator[tuple[str, dict[str, Any]]]:
