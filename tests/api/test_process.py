@@ -121,7 +121,7 @@ def test_followers_do_not_keep_it_from_stopping(ann: Person, served: Served) -> 
             f"ws://{served.address}{logs}/ws",
             additional_headers={"Authorization": f"Bearer {ann.token}"},
             proxy=None,
-            open_timeout=60,
+            open_timeout=300,
         )
         with http.stream("GET", f"{logs}/follow") as response, follower:
             assert next(response.iter_lines()).startswith("event: ")
