@@ -333,7 +333,7 @@ class Client:
         return Room.from_json(self._transport.json("GET", f"/engines/{segment(name)}/room", params=size, holds="now"))
 
     def usage(self, since: str | None = None, until: str | None = None, *, everybody: bool = False) -> Usage:
-        """What users have held of the engines.
+        """The resources of the engines that users have held.
 
         Args:
             since: the beginning (ISO 8601, or an age such as ``7d``); None: a day before the end.

@@ -344,7 +344,7 @@ _Text = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
 
 
 class EditBody(BaseModel):
-    """What is not given stays as it is."""
+    """Fields that are not given stay as they are."""
 
     model_config = ConfigDict(
         extra="forbid",

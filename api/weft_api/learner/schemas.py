@@ -116,7 +116,7 @@ class PhaseCall(LearnerCall):
 
 
 class Heartbeat(BaseModel):
-    """What a heartbeat says about a learner."""
+    """A heartbeat's data about a learner."""
 
     system: dict[str, Any] | None = Field(default=None, description="The learner's use of CPU, memory and GPUs.")
     idle_seconds: float | None = Field(

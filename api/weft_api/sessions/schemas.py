@@ -11,7 +11,7 @@ from weft_api.http.secret_text import SecretText
 
 
 class ProviderBody(BaseModel):
-    """What an identity provider sent with the browser to ``/signin/NAME``."""
+    """The parameters that an identity provider sent with the browser to ``/signin/NAME``."""
 
     model_config = ConfigDict(
         title="ProviderAnswer",

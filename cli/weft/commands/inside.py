@@ -62,8 +62,8 @@ def shell(ctx: typer.Context, job: JobArgument, learner: LearnerOption = 1) -> N
     """Open a shell in a learner of a running job.
 
     It ends with the program. When the connection breaks, it goes on over another
-    one, if there is one within a minute. What you start with nohup runs on
-    until the program ends.
+    one, if there is one within a minute. Processes that you start with nohup run
+    on until the job's program ends.
     """
     _run(ctx, job, learner, None, sys.stdin.isatty())
 

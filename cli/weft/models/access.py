@@ -234,8 +234,8 @@ class Caps(ServerValue):
 
 @dataclass(frozen=True)
 class AuditRecord(ServerValue):
-    """Who did what. ``actor`` is ``token``, ``session``, ``password``, ``provider``, ``learner``, ``anonymous`` or
-    ``system``."""
+    """The record of an action. ``actor`` is ``token``, ``session``, ``password``, ``provider``, ``learner``,
+    ``anonymous`` or ``system``."""
 
     id: int
     at: datetime | None

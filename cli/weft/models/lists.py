@@ -37,7 +37,7 @@ class View(ServerValue):
 
 @dataclass(frozen=True)
 class UserUse(ServerValue):
-    """What a user's attempts have held in a project: CPUs × hours, and GPUs × hours."""
+    """The resources that a user's attempts have held in a project: CPUs × hours, and GPUs × hours."""
 
     project: str
     user: str

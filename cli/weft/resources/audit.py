@@ -11,7 +11,7 @@ _PAGE = 200
 
 
 class Audit:
-    """Who did what. Administrators read all records, owners those of their project."""
+    """The records of actions. Administrators read all records, owners those of their project."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport

@@ -366,7 +366,7 @@ class Jobs(JobStreams):
         notes: str | None = None,
         pinned: bool | None = None,
     ) -> Job:
-        """Change what is said about a job. What is not given stays as it is.
+        """Change the description of a job. Fields that are not given stay as they are.
 
         Args:
             labels: labels that it gets; None removes a label. Other labels stay.

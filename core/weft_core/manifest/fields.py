@@ -345,9 +345,9 @@ _FRAMEWORK = Section(
         ),
         "launcher": Field(
             Choice("auto", "none", "horovod", "torchrun", "tensorflow", "ray", "slurm"),
-            "What starts the processes of the learners and lets them find each other. `none` starts the command once "
-            "in each learner. `slurm` starts it once, as a Slurm batch script, whose `srun` starts tasks in all "
-            "learners. `auto` is the default launcher of the image.",
+            "The program that starts the processes of the learners and lets them find each other. `none` starts the "
+            "command once in each learner. `slurm` starts it once, as a Slurm batch script, whose `srun` starts tasks "
+            "in all learners. `auto` is the default launcher of the image.",
         ),
         "command": Field(
             Command(), "The command that trains. It is run by bash, in the folder of the code.", required=True
@@ -621,13 +621,13 @@ MANIFEST = Section(
                     ),
                     "action": Field(
                         Choice("warn", "end", "fail", "ignore"),
-                        "What happens then. `warn`: a warning event, a verdict, and the stacks of all processes in the "
+                        "The reaction. `warn`: a warning event, a verdict, and the stacks of all processes in the "
                         "log. `end`: the same, and then the attempt fails, which uses up one of the `retries`. `fail`: "
                         "the same, but without a retry. `ignore`: nothing.",
                     ),
                 }
             ),
-            "What happens when the job makes no progress. Without this key, the server's settings decide.",
+            "The reactions to a job that makes no progress. Without this key, the server's settings decide.",
         ),
         "after": Field(
             ListOf(_AFTER, "a list of jobs", 64, single=True),
@@ -717,7 +717,7 @@ MANIFEST = Section(
         ),
         "rules": Field(
             ListOf(_RULE, "a list of {when, then}", 32, single=True),
-            "What happens when a line of the log, a metric, or the lack of progress says that something is wrong. "
+            "Reactions to a line of the log, a metric, or a lack of progress that says that something is wrong. "
             "Each rule fires once, until the job is resumed.",
         ),
         "parameters": Field(

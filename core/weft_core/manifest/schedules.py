@@ -26,7 +26,7 @@ SCHEDULE = Section(
         ),
         "overlap": Field(
             Choice("skip", "queue"),
-            "What happens at a time at which an earlier job of the schedule has not ended. `skip`: no job starts. "
+            "The rule if an earlier job of the schedule has not ended. `skip`: no job starts. "
             "`queue`: the job starts when the earlier one has ended. At most one job waits so.",
         ),
     },

@@ -258,9 +258,10 @@ SWEEP = Section(
         "parallel": Field(Whole(1, 1000), "How many trials are under way at the same time."),
         "search": Field(
             Choice(*SEARCHES),
-            "What chooses the parameters of a trial. `random`: chance. `grid`: each combination once. `tpe`: Optuna's "
-            "tree-structured Parzen estimator, which learns from the trials before. `cmaes`: Optuna's CMA-ES, for "
-            "ranges of numbers. `asha` and `hyperband`: chance, and only good trials run to their end (`rungs`). "
+            "The method that chooses the parameters of a trial. `random`: chance. `grid`: each combination once. "
+            "`tpe`: Optuna's tree-structured Parzen estimator, which learns from the trials before. `cmaes`: Optuna's "
+            "CMA-ES, for ranges of numbers. `asha` and `hyperband`: chance, and only good trials run to their end "
+            "(`rungs`). "
             "`pbt`: population based training, in which bad trials go on from the checkpoints of good trials. "
             "`manual`: a program of yours, through the API.",
         ),

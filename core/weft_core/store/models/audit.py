@@ -24,7 +24,8 @@ class ActorKind(StrEnum):
 
 
 class AuditRecord(Base):
-    """Who did what. A trigger refuses UPDATE, TRUNCATE, and each DELETE but that of the retention (migration 0020).
+    """The record of an action. A trigger refuses UPDATE, TRUNCATE, and each DELETE but that of the retention (migration
+    0020).
 
     It has no foreign keys: a record outlives what it is about. ``id`` is the order of the records: a trigger lets the
     export wait for the inserts that are under way (:mod:`weft_core.store.audit`).
