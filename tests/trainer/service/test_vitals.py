@@ -92,7 +92,7 @@ def test_what_reading_the_stacks_uses_is_no_sign_of_life() -> None:
     began = time.monotonic()
     time.sleep(0.01)
     read.set()
-    while vitals._dumping:
+    while vitals.dumping:
         time.sleep(0.01)
     assert quiet(began) >= during[1], "the stacks came while the usage was read"
     assert quiet(began) >= during[1], "a heartbeat soon after the last, without new readings"
@@ -123,7 +123,7 @@ def test_a_program_that_computes_is_not_idle_while_its_stacks_are_read(monkeypat
     vitals.asked(None, "look")
     assert idle_after(8, 90) == idle_after(8, 90) == 0
     read.set()
-    while vitals._dumping:
+    while vitals.dumping:
         time.sleep(0.01)
     assert (idle_after(3, 90), idle_after(3, 0)) == (0, 3)
 

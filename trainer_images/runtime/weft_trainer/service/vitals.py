@@ -46,12 +46,10 @@ class Vitals:
         self._wrote = False
         self._answered: set[str] = set()
         """The requests for stacks and for looks."""
-        self._dumping = False
-        """Whether stacks are being read just now."""
         self._dumped_at = float("-inf")
-        """When the last stacks were read, or infinity while they are."""
+        """When the last stacks had been read; infinity while they are read."""
         self._usage_at = 0.0
-        """When the usage of the last heartbeat was begun to be read."""
+        """When reading the usage of the last heartbeat began."""
         self._spoilt = False
         """Whether that usage holds some of the work of reading stacks."""
 
@@ -119,16 +117,21 @@ class Vitals:
             **unsaved,
         }
 
+    @property
+    def dumping(self) -> bool:
+        """Whether stacks are being read just now."""
+        return self._dumped_at == float("inf")
+
     def asked(self, dump: str | None, look: str | None = None) -> None:
         """A heartbeat's answer asks for stacks, or for looks. Each value asks once."""
         for request, answer in ((dump, self._dump), (look, self._look)):
-            if request and request not in self._answered and self._running and not self._dumping:
+            if request and request not in self._answered and self._running and not self.dumping:
                 self._answered.add(request)
-                self._dumping, self._dumped_at = True, float("inf")
+                self._dumped_at = float("inf")
                 threading.Thread(target=self._show, args=(answer, request), name="stacks", daemon=True).start()
 
     def _show(self, answer: Callable[[str], None], request: str) -> None:
         try:
             answer(request)
         finally:
-            self._dumping, self._dumped_at = False, time.monotonic()
+            self._dumped_at = time.monotonic()
