@@ -45,6 +45,28 @@ def test_a_log_file_that_starts_anew(start_api: StartApi, launch: Launch) -> Non
     assert api.learners[0].lines == ["first, and long enough", "second"]
 
 
+def test_a_log_file_that_starts_anew_and_is_longer_than_before(start_api: StartApi, launch: Launch) -> None:
+    """Its inode stays the same, and its size says nothing."""
+    api = start_api(
+        "log=$LOG_DIR/user_log.txt; echo first > $log; while ! [ -e go ]; do sleep 0.02; done;"
+        "echo second, and longer > $log"
+    )
+    agent = launch(api)
+    api.wait_for(lambda: bool(api.learners[0].lines))
+    (agent.workdir / "model" / "go").touch()
+    assert agent.wait() == 0
+    assert api.learners[0].lines == ["first", "second, and longer"]
+
+
+def test_a_link_or_a_pipe_is_no_log_file(start_api: StartApi, launch: Launch) -> None:
+    """The agent would read its own secrets, or wait for ever."""
+    api = start_api(
+        "mkfifo $LOG_DIR/user_log.txt; ln -s /proc/self/environ $LOG_DIR/training-log.txt; sleep 1; echo from stdout"
+    )
+    assert launch(api).wait() == 0
+    assert api.learners[0].lines == ["from stdout"]
+
+
 def test_a_line_arrives_while_the_program_goes_on(start_api: StartApi, launch: Launch) -> None:
     api = start_api("python -c \"print('epoch 1'); input()\" || echo ended; sleep 1000")
     agent = launch(api)

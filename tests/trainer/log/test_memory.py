@@ -11,10 +11,10 @@ import tracemalloc
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from weft_trainer.growing import LineFile
 from weft_trainer.log.lines import Line
 from weft_trainer.log.tail import LogTail
 from weft_trainer.machine.watchdog import Watchdog
-from weft_trainer.metrics.growing import LineFile
 from weft_trainer.program.plan import Process
 from weft_trainer.program.processes import Child
 from weft_trainer.service.spool import Spool

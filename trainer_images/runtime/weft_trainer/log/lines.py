@@ -66,7 +66,7 @@ class LineAssembler:
         lines: list[Line] = []
         if self._buffer or self._state is not None:
             self._complete(self._buffer, lines)
-        self._buffer = b""
+        self._buffer, self._split = b"", False
         return lines
 
     def _complete(self, raw: bytes, lines: list[Line]) -> None:

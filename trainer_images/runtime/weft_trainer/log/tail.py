@@ -6,6 +6,7 @@ import os
 import threading
 from pathlib import Path
 
+from weft_trainer.growing import Identity, open_regular
 from weft_trainer.log.lines import LineAssembler
 from weft_trainer.log.output import Output, write_bytes
 
@@ -15,9 +16,9 @@ _CHUNK = 1 << 20
 
 
 class _Followed:
-    def __init__(self, inode: int, assembler: LineAssembler) -> None:
-        self.inode = inode
-        self.assembler = assembler
+    def __init__(self, prefix: str) -> None:
+        self.assembler = LineAssembler(prefix)
+        self.identity = Identity()
         self.offset = 0
 
 
@@ -55,17 +56,16 @@ class LogTail:
                     continue  # removed or replaced meanwhile: the next read shows
 
     def _read(self, path: Path) -> None:
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
+        with open_regular(path) as file:
             followed = self._files.get(path)
-            if followed is None or followed.inode != status.st_ino or status.st_size < followed.offset:
-                if followed is not None:
-                    self._output.write(followed.assembler.close())
+            if followed is None:
                 subfolder = path.parent.relative_to(self._folder)
-                prefix = "" if subfolder == Path(".") else f"[{subfolder}] "
-                followed = self._files[path] = _Followed(status.st_ino, LineAssembler(prefix))
-            file.seek(followed.offset)
+                followed = self._files[path] = _Followed("" if subfolder == Path(".") else f"[{subfolder}] ")
+            if not followed.identity.is_same(file, followed.offset):
+                self._output.write(followed.assembler.close())
+                followed.offset = 0
             # Never more than there is: a large buffer that shrinks afterwards leaves holes in the agent's memory.
-            while chunk := file.read(min(_CHUNK, status.st_size - followed.offset)):
+            size = os.fstat(file).st_size
+            while chunk := os.pread(file, min(_CHUNK, size - followed.offset), followed.offset):
                 followed.offset += len(chunk)
                 write_bytes(self._output, followed.assembler, chunk)

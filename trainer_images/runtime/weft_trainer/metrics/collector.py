@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from weft_trainer.metrics.growing import Found
+from weft_trainer.growing import Found
 
 _EVERY = 0.5
 _SHARE = 4

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from weft_trainer.metrics.growing import Found
+from weft_trainer.growing import Found
 
 _DEPTH = 12
 _FOLDERS = 2_000

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from weft_trainer.metrics.growing import Found, LineFile
+from weft_trainer.growing import Found, LineFile
 from weft_trainer.metrics.logged import moment
 from weft_trainer.metrics.records import Record, Value
 from weft_trainer.metrics.shipper import MetricShipper

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from weft_trainer.metrics.growing import Found, LineFile
+from weft_trainer.growing import Found, LineFile
 from weft_trainer.metrics.records import Record, Value
 from weft_trainer.metrics.shipper import MetricShipper
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
+from weft_trainer.growing import Found, open_regular
 from weft_trainer.metrics.events import Broken, Event, EventFile
-from weft_trainer.metrics.growing import Found, open_regular
 from weft_trainer.metrics.records import Record
 from weft_trainer.metrics.runs import Runs
 from weft_trainer.metrics.shipper import MetricShipper

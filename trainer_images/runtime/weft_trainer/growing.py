@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 _LONGEST_LINE = 1 << 20
+_BEGINNING = 256
+"""Bytes. Most logs begin with a time or a version."""
 
 
 class Found(NamedTuple):
@@ -32,6 +34,31 @@ def open_regular(path: Path) -> Iterator[int]:
         os.close(file)
 
 
+class Identity:
+    """Tells whether a path still leads to the file that was read last.
+
+    The inode alone does not say so. A program may begin a file anew, and a new file may get the inode of a removed one.
+    """
+
+    def __init__(self) -> None:
+        self._inode = -1
+        self._beginning = b""
+
+    def is_same(self, file: int, offset: int) -> bool:
+        """Whether ``file`` is the file of the last call.
+
+        Args:
+            file: a descriptor.
+            offset: how far that file has been read, in bytes.
+        """
+        status = os.fstat(file)
+        beginning = os.pread(file, _BEGINNING, 0)
+        known = self._beginning[:offset]
+        is_same = self._inode == status.st_ino and status.st_size >= offset and beginning.startswith(known)
+        self._inode, self._beginning = status.st_ino, beginning
+        return is_same
+
+
 class LineFile:
     """The complete lines of a file that is appended to, or begun anew."""
 
@@ -40,7 +67,7 @@ class LineFile:
         self.offset = 0
         self.waiting = 0
         """Bytes that the last read found and left."""
-        self._inode = -1
+        self._identity = Identity()
         self._rest = b""
 
     def read(self, most: int, keep: int | None = None) -> tuple[list[bytes], int]:
@@ -54,9 +81,9 @@ class LineFile:
             return [], 0
 
     def _read(self, file: int, most: int, keep: int | None) -> tuple[list[bytes], int]:
+        if not self._identity.is_same(file, self.offset):
+            self.offset, self._rest = 0, b""
         status = os.fstat(file)
-        if status.st_ino != self._inode or status.st_size < self.offset:
-            self._inode, self.offset, self._rest = status.st_ino, 0, b""
         passed = 0
         if keep is not None and status.st_size - self.offset > keep:
             passed = status.st_size - keep - self.offset
