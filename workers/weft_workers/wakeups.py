@@ -28,8 +28,11 @@ class WakeUps:
         """
         try:
             if self._subscription is None:
-                self._subscription = self._redis.pubsub(ignore_subscribe_messages=True)
+                self._subscription = self._redis.pubsub()
                 self._subscription.psubscribe(EVENTS + "*")
+                # Until Redis has answered, a change may pass by that the search which follows does not find either.
+                if self._subscription.get_message(timeout=_PATIENCE) is None:
+                    self.close()
                 return
             end = time.monotonic() + seconds
             while (left := end - time.monotonic()) > 0 and self._subscription.get_message(timeout=left) is None:

@@ -21,7 +21,8 @@ SECOND = 1_000_000_000
 def child() -> Iterator[subprocess.Popen[bytes]]:
     """It has used some CPU, and uses no more."""
     with subprocess.Popen(["bash", "-c", "for ((n = 0; n < 50000; n++)); do :; done; exec sleep 600"]) as process:
-        while psutil.Process(process.pid).name() != "sleep":
+        sleeper = psutil.Process(process.pid)
+        while (sleeper.name(), sleeper.status()) != ("sleep", psutil.STATUS_SLEEPING):
             time.sleep(0.01)
         yield process
         process.kill()
