@@ -38,8 +38,10 @@ def test_a_file_is_itself_as_long_as_it_only_grows(tmp_path: Path) -> None:
     identity, offset = Identity(), 0
     with open_regular(path) as file:
         assert not identity.is_same(file, 0), "nothing is known of it yet"
+        identity.remember(file)
         for _ in range(100):
             assert identity.is_same(file, offset)
+            identity.remember(file)
             with path.open("ab") as out:
                 offset += out.write(b"a line\n")
         path.write_bytes(b"A" + path.read_bytes()[1:])

@@ -33,29 +33,17 @@ def test_log_files_of_the_log_folder_are_log(start_api: StartApi, launch: Launch
     assert api.objects["results/learner-1/training-log.txt"].decode().splitlines() == lines
 
 
-def test_a_log_file_that_starts_anew(start_api: StartApi, launch: Launch) -> None:
-    api = start_api(
-        "log=$LOG_DIR/user_log.txt; echo first, and long enough > $log; while ! [ -e go ]; do sleep 0.02; done;"
-        "echo second > $log"
-    )
-    agent = launch(api)
-    api.wait_for(lambda: bool(api.learners[0].lines))
-    (agent.workdir / "model" / "go").touch()
-    assert agent.wait() == 0
-    assert api.learners[0].lines == ["first, and long enough", "second"]
-
-
-def test_a_log_file_that_starts_anew_and_is_longer_than_before(start_api: StartApi, launch: Launch) -> None:
+@pytest.mark.parametrize(("before", "after"), [("first, and long enough", "second"), ("first", "second, and longer")])
+def test_a_log_file_that_starts_anew(start_api: StartApi, launch: Launch, before: str, after: str) -> None:
     """Its inode stays the same, and its size says nothing."""
     api = start_api(
-        "log=$LOG_DIR/user_log.txt; echo first > $log; while ! [ -e go ]; do sleep 0.02; done;"
-        "echo second, and longer > $log"
+        f"log=$LOG_DIR/user_log.txt; echo {before} > $log; while ! [ -e go ]; do sleep 0.02; done; echo {after} > $log"
     )
     agent = launch(api)
     api.wait_for(lambda: bool(api.learners[0].lines))
     (agent.workdir / "model" / "go").touch()
     assert agent.wait() == 0
-    assert api.learners[0].lines == ["first", "second, and longer"]
+    assert api.learners[0].lines == [before, after]
 
 
 def test_a_link_or_a_pipe_is_no_log_file(start_api: StartApi, launch: Launch) -> None:

@@ -35,7 +35,7 @@ def open_regular(path: Path) -> Iterator[int]:
 
 
 class Identity:
-    """Tells whether a path still leads to the file that was read last.
+    """Tells whether an open file is the file that was read last.
 
     The inode alone does not say so. A program may begin a file anew, and a new file may get the inode of a removed one.
     """
@@ -44,19 +44,18 @@ class Identity:
         self._inode = -1
         self._beginning = b""
 
-    def is_same(self, file: int, offset: int) -> bool:
-        """Whether ``file`` is the file of the last call.
+    def remember(self, file: int) -> None:
+        """``file`` (a descriptor) is the file that is read now."""
+        self._inode, self._beginning = os.fstat(file).st_ino, os.pread(file, _BEGINNING, 0)
 
-        Args:
-            file: a descriptor.
-            offset: how far that file has been read, in bytes.
-        """
+    def is_same(self, file: int, offset: int) -> bool:
+        """Whether ``file`` (a descriptor) is the file that is remembered, which has been read up to ``offset``
+        (bytes)."""
         status = os.fstat(file)
-        beginning = os.pread(file, _BEGINNING, 0)
+        if status.st_ino != self._inode or status.st_size < offset:
+            return False
         known = self._beginning[:offset]
-        is_same = self._inode == status.st_ino and status.st_size >= offset and beginning.startswith(known)
-        self._inode, self._beginning = status.st_ino, beginning
-        return is_same
+        return os.pread(file, len(known), 0) == known
 
 
 class LineFile:
@@ -83,6 +82,7 @@ class LineFile:
     def _read(self, file: int, most: int, keep: int | None) -> tuple[list[bytes], int]:
         if not self._identity.is_same(file, self.offset):
             self.offset, self._rest = 0, b""
+        self._identity.remember(file)
         status = os.fstat(file)
         passed = 0
         if keep is not None and status.st_size - self.offset > keep:

@@ -64,6 +64,7 @@ class LogTail:
             if not followed.identity.is_same(file, followed.offset):
                 self._output.write(followed.assembler.close())
                 followed.offset = 0
+            followed.identity.remember(file)
             # Never more than there is: a large buffer that shrinks afterwards leaves holes in the agent's memory.
             size = os.fstat(file).st_size
             while chunk := os.pread(file, min(_CHUNK, size - followed.offset), followed.offset):
