@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import threading
@@ -11,12 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from weft_trainer.errors import DataError
 from weft_trainer.inputs.cache import NodeCache
-from weft_trainer.inputs.overlay import bring_overlay
+from weft_trainer.inputs.overlay import Overlay, bring_overlay
 from weft_trainer.packages.archive import write_archive
 from weft_trainer.spec import BundleInput
 
@@ -76,6 +79,32 @@ def test_learners_of_a_node_unpack_it_once(store: Store, tmp_path: Path) -> None
     assert len(folders) == 1
     assert (folders.pop() / "alpha" / "__init__.py").read_text() == "NAME = 'alpha'\n"
     assert store.asked == 1
+
+
+def test_a_learner_that_finds_it_unpacked_and_in_use_goes_on(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two learners find nothing. One of them unpacks it and uses it, before the other has its turn to unpack it."""
+    bundle, both, in_use = store.put("alpha"), threading.Barrier(2), threading.Event()
+    flock = fcntl.flock
+
+    def in_turn(file: Any, operation: int) -> None:
+        if operation == fcntl.LOCK_EX and both.wait(60):
+            assert in_use.wait(60)
+        flock(file, operation)
+
+    def learner(number: int) -> Overlay:
+        overlay = bring_overlay(bundle, NodeCache(tmp_path / "cache"), scratch(tmp_path / f"learner-{number}"))
+        in_use.set()
+        return overlay
+
+    monkeypatch.setattr("weft_trainer.inputs.overlay.fcntl", SimpleNamespace(**vars(fcntl) | {"flock": in_turn}))
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(learner, range(2))
+    assert first.folder == second.folder
+    assert [bool(first.words), bool(second.words)].count(True) == 1, "it is unpacked once"
+    first.release()
+    second.release()
 
 
 def test_what_is_not_what_was_built_is_refused(store: Store, tmp_path: Path) -> None:

@@ -63,15 +63,17 @@ def bring_overlay(bundle: BundleInput, cache: NodeCache, scratch: Path) -> Overl
             if folder.is_dir():
                 os.utime(lock)
                 return Overlay(folder, file, words)
-            # Another learner may hold a shared lock just now, on its way to this very line.
-            fcntl.flock(file, fcntl.LOCK_EX)
-            if not folder.is_dir():
-                _make_room(place, bundle.size * _UNPACKED)
-                words = _unpack(bundle, cache, scratch, folder)
         except BaseException:
             os.close(file)
             raise
         os.close(file)
+        # The lock of a file of its own. The other one is held by the learners that use the overlay, for as long as they
+        # run. A learner that waited for it could wait for a peer that waits for this learner.
+        with folder.with_suffix(".making").open("wb") as making:
+            fcntl.flock(making, fcntl.LOCK_EX)
+            if not folder.is_dir():
+                _make_room(place, bundle.size * _UNPACKED)
+                words = _unpack(bundle, cache, scratch, folder)
 
 
 def _unpack(bundle: BundleInput, cache: NodeCache, scratch: Path, folder: Path) -> str:
