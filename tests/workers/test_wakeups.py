@@ -53,11 +53,11 @@ def test_a_sweeper_at_rest_finds_a_job_when_it_comes(
     monkeypatch.setattr(sweeper, "find_other_duties", searching)
     with sweeping(context):
         until(lambda: len(searches) == 2)  # the first wait subscribes
-        job = world.submit()
+        job = world.submit(resources={"gpus": 4})  # all that there are
         context.wake.changed(job)
         until(lambda: world.job(job).state == "PENDING")
         assert searches[:2] == [False, False]
-        world.submit(resources={"gpus": 4})  # there is no room for it
+        world.submit(resources={"gpus": 1})  # it waits
         context.wake.changed(job)
         until(lambda: searches[-1])
         # While a job waits, it searches without any news.
