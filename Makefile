@@ -44,9 +44,9 @@ demo: $(VENV)/.installed ## start the embedded stack, train on two learners, dow
 	  nice -n 15 $(MAKE) --no-print-directory dashboard && PATH="$(CURDIR)/$(BIN):$$PATH" examples/demo.sh
 
 # A stack is ten Python processes: each would compile Weft anew where PYTHONDONTWRITEBYTECODE is set.
-# Three processes for two cores: tests of clusters and stacks wait for pods, for intervals and for the loss of a node.
-PYTEST_FLAGS := -n 3 --dist loadgroup --no-loadscope-reorder
-test: setup ## all tests, in three processes
+# Five processes for two cores: tests of clusters and stacks wait for pods, for intervals and for the loss of a node.
+PYTEST_FLAGS := -n 5 --dist loadgroup --no-loadscope-reorder
+test: setup ## all tests, in five processes
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest $(PYTEST_FLAGS) $(ARGS)
 
 # Which tests are heavy or slow: tests/conftest.py.

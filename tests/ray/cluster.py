@@ -164,7 +164,6 @@ class RayCluster:
             "RAY_agent_register_timeout_ms": f"{_PATIENCE * 1000:.0f}",
             "RAY_START_HOOK": "ray_start_hook.prepare",
             "PYTHONPATH": str(Path(__file__).parent / "provider"),
-            "PYTHONDONTWRITEBYTECODE": "1",
         }
         if self.token:
             return env | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token}
