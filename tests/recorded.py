@@ -1,7 +1,8 @@
-"""What runs of example programs by hand have shown, kept until one of their sources changes.
+"""What runs of example programs by hand, and of the images' smoke tests, have shown. It is kept until one of their
+sources changes.
 
-Such a run takes a minute of two cores, and shows the same each time: it depends on the program, on its data and on the
-versions of its framework alone. The name of its folder has a hash of all of them.
+Such a run takes up to a minute of two cores, and shows the same each time: it depends on the program, on its data and
+on the versions of its framework alone. The name of its folder has a hash of all of them.
 """
 
 from __future__ import annotations

@@ -164,6 +164,8 @@ class RayCluster:
             "RAY_agent_register_timeout_ms": f"{_PATIENCE * 1000:.0f}",
             "RAY_START_HOOK": "ray_start_hook.prepare",
             "PYTHONPATH": str(Path(__file__).parent / "provider"),
+            # What these processes leave in the environment would hide modules that the catalogue's `imports` lack.
+            "PYTHONDONTWRITEBYTECODE": "1",
         }
         if self.token:
             return env | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token}

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.environments import FIRST_RUN
+from tests.environments import FIRST_RUN, python_of
+from tests.recorded import recorded
 
 from weft_core import __version__
 from weft_core.catalogue import Catalogue, Image
-from weft_workers.environments import EnvironmentBuilder
 
 IMAGES = Catalogue.load().images
 FOLDER = Path(__file__).parents[2] / "trainer_images"
-# Read at import, as the tests' own fixtures take WEFT_… out of the environment.
-ENVIRONMENTS = os.environ.get("WEFT_ENVIRONMENTS_DIR", str(Path.home() / ".cache/weft/environments"))
 
 # Modules that a program may compile at each start: a file takes a millisecond or a few.
 _FEW = 20
@@ -137,27 +137,46 @@ def test_an_image_that_is_not_there() -> None:
     assert done.stderr.startswith("images: 'caffe' is not in the catalogue, which has agent, horovod, ")
 
 
+def smoke(image: Image, work: Path) -> None:
+    """Run the smoke test in the image's environment, and note its lines; for PyTorch, also what it says of CUDA."""
+    environment = {**os.environ, "PYTHONPATH": str(FOLDER / "runtime")}
+    # As a learner, it can't store bytecode.
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
+
+    def run(device: str) -> subprocess.CompletedProcess[str]:
+        command: list[str | Path] = [
+            python_of(image.reference),
+            "-c",
+            _COMPILED,
+            FOLDER / "smoke.py",
+            image.reference,
+            device,
+        ]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    done = run("cpu")
+    assert done.returncode == 0, done.stdout + done.stderr
+    cuda = run("cuda") if image.name == "pytorch" else None
+    found = {"lines": done.stdout.splitlines(), "cuda": cuda and [cuda.returncode, cuda.stderr]}
+    (work / "found.json").write_text(json.dumps(found))
+
+
 @pytest.mark.timeout(FIRST_RUN)
 @pytest.mark.parametrize("image", IMAGES, ids=lambda image: image.reference)
 def test_the_smoke_test_in_the_environment_of_the_same_lock(image: Image) -> None:
-    builder = EnvironmentBuilder(Path(ENVIRONMENTS))
-    environment = {**os.environ, "PYTHONPATH": str(FOLDER / "runtime")}
-    python = str(builder.build(image.reference).python)
-    command = [python, "-c", _COMPILED, str(FOLDER / "smoke.py"), image.reference, "cpu"]
-    # As a learner, it can't store bytecode.
-    environment["PYTHONDONTWRITEBYTECODE"] = "1"
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    *said, uncompiled = done.stdout.splitlines()
+    sources = [FOLDER / "smoke.py", FOLDER / "catalogue.toml", FOLDER / "runtime/weft_trainer/__init__.py"]
+    name = f"smoke-{image.name}-{image.version}"
+    work = recorded(name, image.reference, [*sources, Path(__file__)], partial(smoke, image))
+    found = json.loads((work / "found.json").read_text())
+    *said, uncompiled = found["lines"]
     assert uncompiled.count(",") < _FEW, f"the catalogue's `imports` lack what brings these: {uncompiled}"
     assert said[0].startswith(f"{image.reference} (cpu)")
     assert len(said) >= 3
     # And it notices what is not as it should be.
     if image.name == "pytorch":
-        command[-1] = "cuda"
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 1
-        assert "is not a build for CUDA" in done.stderr
+        code, refusal = found["cuda"]
+        assert code == 1
+        assert "is not a build for CUDA" in refusal
 
 
 def test_builds_can_be_run() -> None:
