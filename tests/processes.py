@@ -1,10 +1,15 @@
-"""The processes of this machine."""
+"""The processes of this machine, and those that tests start."""
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Iterator
 
 import psutil
+
+FORKS = multiprocessing.get_context("forkserver")
+"""Makes processes that have imported the API and the worker when they begin: each would take a second of a core."""
+FORKS.set_forkserver_preload(["tests.faults.service"])
 
 
 def all_processes(attributes: list[str] | None = None) -> Iterator[psutil.Process]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import threading
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import uvicorn
+from tests.processes import FORKS
 from tests.workers.crashing import FileEngine
 
 from weft_api.app import create_app
@@ -22,10 +22,6 @@ from weft_workers.reconcile import admit
 INSTALLATION = "inst-test"
 _LOG = "service.log"
 _SOON = {"_CHECK_EVERY": 0.5, "_TIDY_EVERY": 1.0, "_RETENTION_EVERY": 1.0, "_ARCHIVE_EVERY": 0.3, "_LOOK_EVERY": 0.3}
-
-# Its children have imported all there is when they begin.
-_forks = multiprocessing.get_context("forkserver")
-_forks.set_forkserver_preload([__name__])
 
 
 def _serve(settings: Settings, folder: Path, port: int, rules: str) -> None:
@@ -79,5 +75,5 @@ class Service:
         return (self._given[1] / _LOG).read_text()[-20_000:]
 
     def _start(self, rules: str) -> None:
-        self._process = _forks.Process(target=_serve, args=(*self._given, rules))
+        self._process = FORKS.Process(target=_serve, args=(*self._given, rules))
         self._process.start()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.processes import FORKS
 from tests.workers.crashing import FileEngine, work
 from tests.workers.test_sweeper import sweeping, until
 from tests.workers.world import World
@@ -26,7 +26,7 @@ def test_a_worker_killed_while_launching(
 ) -> None:
     job = world.submit()
     short = context.settings.model_copy(update={"timings": TimingSettings(lease=1.5, sweep=0.1)})
-    process = multiprocessing.get_context("spawn").Process(target=work, args=(short, tmp_path, job, moment))
+    process = FORKS.Process(target=work, args=(short, tmp_path, job, moment))
     process.start()
     process.join(300)
     assert process.exitcode == -signal.SIGKILL

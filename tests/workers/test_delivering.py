@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import multiprocessing
 import signal
 import threading
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError
+from tests.processes import FORKS
 from tests.receivers import Mailbox, Receiver, mail_server, receiver
 from tests.workers.crashing import deliver_and_die
 from tests.workers.test_sweeper import sweeping, until
@@ -173,7 +173,7 @@ def test_an_outbox_row_comes_and_goes_with_its_event(world: World, hook: Receive
 
 def test_a_worker_that_dies_after_sending_sends_the_same_again(world: World, context: Context, hook: Receiver) -> None:
     halted(world, target(hook.url))
-    process = multiprocessing.get_context("spawn").Process(target=deliver_and_die, args=(context.settings,))
+    process = FORKS.Process(target=deliver_and_die, args=(context.settings,))
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL

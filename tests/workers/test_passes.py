@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 import redis
 from sqlalchemy import event, func, select, text, update
+from tests.processes import FORKS
 from tests.workers.crashing import plan_and_die
 from tests.workers.test_admit import states, sweep
 from tests.workers.world import World
@@ -137,7 +137,7 @@ def test_a_worker_that_is_killed_in_a_pass_has_done_nothing(world: World, tmp_pa
     fits, waits = world.submit(), world.submit(resources={"cpus": 4})
     change(world)
     before = versions(world)
-    process = multiprocessing.get_context("spawn").Process(target=plan_and_die, args=(world.context.settings, tmp_path))
+    process = FORKS.Process(target=plan_and_die, args=(world.context.settings, tmp_path))
     process.start()
     process.join(300)
     assert process.exitcode == -signal.SIGKILL

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from sqlalchemy import select, text
+from tests.processes import FORKS
 from tests.workers.sweeps import Swept, move_and_die, objective, submit
 from tests.workers.world import World
 
@@ -90,7 +90,7 @@ def test_a_worker_that_is_killed_changes_no_decision(
     Sweeps(context).run_due()
     for trial in disturbed.open()[::-1]:  # they end in another order
         disturbed.finish(trial, value=learnt(trial.parameters))
-    killed = multiprocessing.get_context("spawn").Process(target=move_and_die, args=(settings, disturbed.id, moment))
+    killed = FORKS.Process(target=move_and_die, args=(settings, disturbed.id, moment))
     killed.start()
     killed.join()
     assert killed.exitcode == -signal.SIGKILL

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from sqlalchemy import delete, select
+from tests.processes import FORKS
 from tests.workers.sweeps import Swept, move_and_die, objective, submit
 from tests.workers.world import World
 
@@ -83,7 +83,7 @@ def test_a_worker_that_is_killed_loses_and_doubles_no_promotion(
         Sweeps(context).run_due()
         disturbed.finish(disturbed.open()[0], value=learnt(disturbed.open()[0].parameters))
     # The last trial of the rung has ended: now two trials go on.
-    killed = multiprocessing.get_context("spawn").Process(target=move_and_die, args=(settings, disturbed.id, moment))
+    killed = FORKS.Process(target=move_and_die, args=(settings, disturbed.id, moment))
     killed.start()
     killed.join()
     assert killed.exitcode == -signal.SIGKILL

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from hypothesis import settings as budget
 from hypothesis import strategies as st
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
+from tests.processes import FORKS
 from tests.workers.fake_engine import FakeEngine
 from tests.workers.world import PROJECT, USER, World
 
@@ -355,7 +355,7 @@ def test_a_worker_that_is_killed_loses_and_doubles_no_start(
     made = create(world, settings, schedule=hourly(), on="digits@production")
     promote(world, 1)
     come(world, made)
-    killed = multiprocessing.get_context("spawn").Process(target=move_and_die, args=(here, made, moment))
+    killed = FORKS.Process(target=move_and_die, args=(here, made, moment))
     killed.start()
     killed.join()
     assert killed.exitcode == -signal.SIGKILL

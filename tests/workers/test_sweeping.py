@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
 from datetime import timedelta
 
 import pytest
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
+from tests.processes import FORKS
 from tests.workers.sweeps import SPACE, Swept, move_and_die, objective, submit
 from tests.workers.world import PROJECT, USER, World
 
@@ -175,9 +175,7 @@ def test_a_worker_that_is_killed_loses_and_doubles_no_trial(
     disturbed, calm = (Swept(world, submit(world, settings, search="tpe", trials=14, parallel=2)) for _ in range(2))
     for _ in range(3):
         known = len(disturbed.trials())
-        killed = multiprocessing.get_context("spawn").Process(
-            target=move_and_die, args=(settings, disturbed.id, moment)
-        )
+        killed = FORKS.Process(target=move_and_die, args=(settings, disturbed.id, moment))
         killed.start()
         killed.join()
         assert killed.exitcode == -signal.SIGKILL
