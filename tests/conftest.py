@@ -34,7 +34,7 @@ _TOGETHER = ("kubernetes", "training", "e2e", "ray", "engines-ray", "dashboard",
 _LONG = "security/test_schemathesis.py"
 """One test of minutes, which would run alone at the end."""
 _IN_TURN = "programs"
-"""A folder whose files build packages into one place, one after another."""
+"""A folder whose files build packages into one place, one after another: minutes of processor time in one process."""
 _TRAINING = ("test_elastic", "test_examples", "test_image_examples", "test_imagenet_resnet50")
 """Files of tests/e2e whose jobs train with a framework: half of the work there, on a stack of their own."""
 _OF_A_FOLDER = ("releases", "on_kube", "bench")
@@ -77,7 +77,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.path.relative_to(Path(__file__).parent).parts[0] in _SLOW:
             item.add_marker(pytest.mark.slow)
     if config.getoption("numprocesses", None) or hasattr(config, "workerinput"):
-        order = {group: place for place, group in enumerate((*_TOGETHER, _LONG))}
+        order = {group: place for place, group in enumerate((*_TOGETHER, _LONG, _IN_TURN))}
         items.sort(key=lambda item: order.get(groups[item], len(order)))
 
 

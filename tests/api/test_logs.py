@@ -466,7 +466,8 @@ def _rows(api: Api, job_id: str) -> tuple[int, int]:
 def test_reads_are_the_same_before_and_after_the_log_has_moved_to_s3(
     api: Api, ann: Person, gang: Attempted, worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with api.context.database.transaction() as session:  # not also the long logs of other tests, in pieces as small
+    # The archiver would also take the long logs of other tests, in pieces as small as these.
+    with api.context.database.transaction() as session:
         session.execute(update(Attempt).where(Attempt.job_id != gang.job_id).values(logs_due=None))
     monkeypatch.setattr(archiving, "FRAME_BYTES", 2000)
     monkeypatch.setattr(archiving, "PIECE_BYTES", 20_000)
