@@ -5,6 +5,7 @@ A server dies with pytest, even when pytest is killed.
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import gc
 import os
@@ -58,6 +59,20 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     named = (Path(config.invocation_params.dir, argument.partition("::")[0]) for argument in config.args)
     return None if any(path.resolve().is_relative_to(_CONTAINERS) for path in named) else True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """One process collects first, and stores the bytecode of the tests, which pytest rewrites. Then the others collect.
+    On a new clone, every process would rewrite all files: half as much processor time again."""
+    if not hasattr(session.config, "workerinput"):
+        return (yield)
+    with Path(__file__).open() as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+        return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)
