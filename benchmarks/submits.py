@@ -1,7 +1,8 @@
-"""Durable submits per second: 16 clients that submit a job with 20 KB of code, one after the other, to one API process.
+"""Durable submits per second: 16 clients that submit a job with 20 KB of code, one after the other, to one API process,
+to two, and to two that reach Postgres through PgBouncer, where it is installed.
 
 Beside it the same without Weft: 16 threads that put an object of the same size with boto3 and then insert the same rows
-in one transaction. Postgres waits for the disk, as in use. The two take turns, each in a process of its own.
+in one transaction. Postgres waits for the disk, as in use. All take turns, each in a process of its own.
 ``WEFT_BENCH_SECONDS`` (10) is how long each measurement takes, ``WEFT_BENCH_ROUNDS`` (3) how many there are.
 """
 
@@ -17,17 +18,21 @@ import statistics
 import time
 import uuid
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
 from psycopg.types.json import Jsonb
+from pydantic import SecretStr
+from tests.pooler import Pooler
+from tests.pooler import program as pgbouncer
 
-from benchmarks.logs.service import Service
+from benchmarks.logs.service import ApiProcess, Service
 from benchmarks.table import show
 from weft_core.objects import make_client
 
@@ -44,11 +49,16 @@ _WARM_UP = 2.0
 _MANIFEST = "name: hello\nframework: {name: python, command: python train.py}\n"
 
 
+_RAW = "INSERTs and PUT"
+_POOLED = 10
+"""PgBouncer's connections to Postgres."""
+
+
 @dataclass
 class Subject:
-    """The server, and what is behind it."""
+    """The API processes, and what is behind them."""
 
-    url: str
+    urls: list[str]
     tokens: list[str]
     database: str
     s3: dict[str, Any]
@@ -58,28 +68,40 @@ class Subject:
 
 
 def measure(folder: Path) -> None:
-    service = Service(folder, apis=1)
-    try:
+    with ExitStack() as stack:
+        service = Service(folder, apis=2)
+        stack.callback(service.stop)
         subject = subject_of(service)
-        ways: dict[str, Callable[[Subject], dict[str, Any]]] = {"INSERTs and PUT": _raw, "POST /api/v1/jobs": _weft}
+        ways: dict[str, tuple[Callable[[Subject], dict[str, Any]], Subject]] = {
+            _RAW: (_raw, subject),
+            "POST /api/v1/jobs": (_weft, replace(subject, urls=subject.urls[:1])),
+            "two API processes": (_weft, subject),
+        }
+        pooler = _pooler(service)
+        if pooler is not None:
+            stack.callback(pooler.stop)
+            apis = stack.enter_context(_behind(pooler, service, folder))
+            ways["two, with PgBouncer"] = (_weft, replace(subject, urls=[api.url for api in apis]))
         rates: dict[str, list[float]] = {name: [] for name in ways}
         times: dict[str, list[float]] = {name: [] for name in ways}
         for _ in range(ROUNDS):
-            for name, way in ways.items():
+            for name, (way, at) in ways.items():
                 with multiprocessing.get_context("spawn").Pool(1) as pool:
-                    found = pool.apply(way, (subject,))
+                    found = pool.apply(way, (at,))
                 rates[name].append(found["rate"])
                 times[name] += found["times"]
-    finally:
-        service.stop()
-    raw = statistics.median(rates["INSERTs and PUT"])
+        if pooler is not None:
+            with pooler.console() as console:
+                clients, servers = (len(console.execute(f"show {what}").fetchall()) for what in ("clients", "servers"))
+            print(f"PgBouncer: {clients} connections of APIs on {servers} connections to Postgres")
+    raw = statistics.median(rates[_RAW])
     rows = []
     for name in ways:
         cuts = statistics.quantiles(times[name], n=100)
         rate = statistics.median(rates[name])
         rows.append(
             [name, f"{rate:.0f}", f"{rate / raw:.2f}", f"{1000 * cuts[49]:.0f}", f"{1000 * cuts[98]:.0f}"]
-            + ([f"≥ {GOAL:g}; p99 < {GOAL_P99 * 1000:.0f} ms"] if name != "INSERTs and PUT" else [""])
+            + ([f"≥ {GOAL:g}; p99 < {GOAL_P99 * 1000:.0f} ms"] if name != _RAW else [""])
         )
     show(
         f"Durable submits: {CLIENTS} clients, {CODE / 1000:.0f} KB of code, {ROUNDS} rounds of {SECONDS:g} s",
@@ -88,10 +110,37 @@ def measure(folder: Path) -> None:
     )
 
 
+def _pooler(service: Service) -> Pooler | None:
+    """PgBouncer in front of the service's Postgres, where it is installed."""
+    if pgbouncer() is None:
+        return None
+    pooler = Pooler(service.servers.postgres, service.servers.folder / "pooler", connections=_POOLED)
+    pooler.start()
+    return pooler
+
+
+@contextmanager
+def _behind(pooler: Pooler, service: Service, folder: Path) -> Iterator[list[ApiProcess]]:
+    """Two more API processes, which reach the same database through it."""
+    database = service.settings.database_url.get_secret_value().partition("?")[0].rpartition("/")[2]
+    url = SecretStr(pooler.url_of(database))
+    settings = service.settings.model_copy(update={"database_url": url})
+    apis = [ApiProcess(settings, folder / f"pooled-{number}.log") for number in range(2)]
+    try:
+        for api in apis:
+            api.start()
+        for api in apis:
+            api.wait()
+        yield apis
+    finally:
+        for api in apis:
+            api.kill()
+
+
 def subject_of(service: Service) -> Subject:
     person, s3 = service.person, service.settings.s3
     return Subject(
-        service.apis[0].url,
+        [api.url for api in service.apis],
         [service.remote.person(project_id=person.project_id).token for _ in range(CLIENTS)],
         service.settings.database_url.get_secret_value(),
         {
@@ -125,9 +174,8 @@ def _run(make: Callable[[int], Callable[[], None]]) -> dict[str, Any]:
 
 
 def _weft(subject: Subject) -> dict[str, Any]:
-    target = urlsplit(subject.url)
-
     def make(number: int) -> Callable[[], None]:
+        target = urlsplit(subject.urls[number % len(subject.urls)])
         connection = http.client.HTTPConnection(target.hostname or "", target.port, timeout=120)
 
         def once() -> None:

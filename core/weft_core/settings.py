@@ -20,6 +20,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from weft_core import postgres_url
 from weft_core.engine_settings import EngineSettings, LocalSettings, PlacementSettings
 from weft_core.oidc_settings import OidcSettings
 
@@ -401,7 +402,8 @@ class Settings(BaseSettings):
     home: Path = Path("~/.weft")
     """The folder of this machine's state: environments, the local engine's runs, caches, logs of the service."""
     database_url: SecretStr = SecretStr("postgresql+psycopg:///weft")
-    """The URL of the PostgreSQL database."""
+    """The URL of the PostgreSQL database. A URL that leads to PgBouncer in its mode ``transaction`` ends with
+    ``?pgbouncer=true`` (docs/scaling.md)."""
     redis_url: SecretStr = SecretStr("redis://127.0.0.1:6379/0")
     """The URL of Redis, which carries messages between the processes. It stores nothing that must last."""
     secret_keys: Annotated[list[SecretStr], NoDecode] = Field(default_factory=list)
@@ -439,6 +441,12 @@ class Settings(BaseSettings):
         if isinstance(values, dict) and isinstance(values.get("secret_keys"), str):
             values["secret_keys"] = [key for key in values["secret_keys"].split(",") if key]
         return values
+
+    @field_validator("database_url")
+    @classmethod
+    def _pooler(cls, value: SecretStr) -> SecretStr:
+        postgres_url.check(value.get_secret_value())
+        return value
 
     @field_validator("oidc")
     @classmethod

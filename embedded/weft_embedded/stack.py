@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import psycopg
 
+from weft_core import postgres_url
 from weft_core.lifecycle.states import ACTIVE, JobState
 from weft_core.settings import Settings
 from weft_embedded import ports
@@ -175,12 +176,12 @@ class Stack:
         return service_environment(self.home, **wired)
 
     def sqlalchemy_url(self) -> str:
-        """The database as SQLAlchemy takes it."""
+        """The database as the settings name it."""
         return self.given.database_url.get_secret_value() if self.external.postgres else self._postgres.url
 
     def database_url(self) -> str:
         """The database as libpq takes it."""
-        return self.sqlalchemy_url().replace("postgresql+psycopg://", "postgresql://", 1)
+        return postgres_url.for_libpq(self.sqlalchemy_url())
 
     @property
     def s3_endpoint(self) -> str:

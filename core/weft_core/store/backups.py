@@ -23,6 +23,7 @@ from pydantic import ValidationError
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from weft_core import postgres_url
 from weft_core.settings import load_settings
 
 _LOCK = 0x57424B50  # 'WBKP'; any constant does, as long as all of Weft uses the same
@@ -82,8 +83,15 @@ def main(arguments: list[str] | None = None) -> int:
     if not command:
         parser.error("a command is missing: the one that copies the database and then the bucket")
     try:
-        url = load_settings().database_url.get_secret_value().replace("postgresql+psycopg://", "postgresql://", 1)
-        with hold_deletions(url):
+        url = load_settings().database_url.get_secret_value()
+        if postgres_url.is_pooled(url):
+            print(
+                "database_url: this needs a direct connection to Postgres, as its lock belongs to the connection. "
+                "Set WEFT_DATABASE_URL for this command to the server's own URL, without pgbouncer=true.",
+                file=sys.stderr,
+            )
+            return 2
+        with hold_deletions(postgres_url.for_libpq(url)):
             return subprocess.run(command, check=False).returncode
     except ValidationError as error:
         print(f"settings: {error}", file=sys.stderr)

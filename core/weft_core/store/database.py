@@ -13,6 +13,7 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.orm import Session, sessionmaker
 
+from weft_core import postgres_url
 from weft_core.failpoints import AFTER, BEFORE, place, reach
 from weft_core.store.row_security import Walls, confining
 
@@ -21,21 +22,19 @@ class Database:
     """A pool of connections to Postgres, and transactions on them.
 
     Args:
-        url: ``postgresql+psycopg://…``; a plain ``postgresql://`` is taken as that.
+        url: as in the settings (:mod:`weft_core.postgres_url`).
         pool_size: connections kept; as many again may be opened for a while.
         confines: a Scope limits all of its transaction to its project (:mod:`weft_core.store.row_security`). For the
             processes that answer users.
     """
 
     def __init__(self, url: str, pool_size: int = 5, *, confines: bool = False) -> None:
-        if url.startswith("postgresql://"):
-            url = url.replace("postgresql://", "postgresql+psycopg://", 1)
+        # Seconds. A host that swallows packets would be waited for minutes; a crowded server takes several seconds.
+        arguments: dict[str, Any] = {"connect_timeout": 15}
+        if postgres_url.is_pooled(url):
+            arguments["prepare_threshold"] = None  # psycopg would prepare what it executes often
         self.engine: Engine = create_engine(
-            url,
-            pool_size=pool_size,
-            max_overflow=pool_size,
-            # Seconds. A host that swallows packets would be waited for minutes; a crowded server takes several seconds.
-            connect_args={"connect_timeout": 15},
+            postgres_url.for_sqlalchemy(url), pool_size=pool_size, max_overflow=pool_size, connect_args=arguments
         )
         event.listen(self.engine, "checkout", self._check)
         self.walls = Walls()
