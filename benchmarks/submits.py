@@ -33,6 +33,7 @@ from tests.pooler import Pooler
 from tests.pooler import program as pgbouncer
 
 from benchmarks.logs.service import ApiProcess, Service
+from benchmarks.queue.workers import used
 from benchmarks.table import show
 from weft_core.objects import make_client
 
@@ -84,10 +85,14 @@ def measure(folder: Path) -> None:
             ways["two, with PgBouncer"] = (_weft, replace(subject, urls=[api.url for api in apis]))
         rates: dict[str, list[float]] = {name: [] for name in ways}
         times: dict[str, list[float]] = {name: [] for name in ways}
+        costs: dict[str, list[float]] = {name: [] for name in ways}
+        postgres = int((service.servers.postgres.data / "postmaster.pid").read_text().split()[0])
         for _ in range(ROUNDS):
             for name, (way, at) in ways.items():
+                before = used([], postgres)
                 with multiprocessing.get_context("spawn").Pool(1) as pool:
                     found = pool.apply(way, (at,))
+                costs[name].append((used([], postgres) - before) / found["calls"])
                 rates[name].append(found["rate"])
                 times[name] += found["times"]
         if pooler is not None:
@@ -101,11 +106,12 @@ def measure(folder: Path) -> None:
         rate = statistics.median(rates[name])
         rows.append(
             [name, f"{rate:.0f}", f"{rate / raw:.2f}", f"{1000 * cuts[49]:.0f}", f"{1000 * cuts[98]:.0f}"]
+            + [f"{1000 * statistics.median(costs[name]):.1f}"]
             + ([f"≥ {GOAL:g}; p99 < {GOAL_P99 * 1000:.0f} ms"] if name != _RAW else [""])
         )
     show(
         f"Durable submits: {CLIENTS} clients, {CODE / 1000:.0f} KB of code, {ROUNDS} rounds of {SECONDS:g} s",
-        ["what", "submits/s", "ratio", "p50, ms", "p99, ms", "goal"],
+        ["what", "submits/s", "ratio", "p50, ms", "p99, ms", "Postgres, ms each", "goal"],
         rows,
     )
 
@@ -158,19 +164,21 @@ def subject_of(service: Service) -> Subject:
 def _run(make: Callable[[int], Callable[[], None]]) -> dict[str, Any]:
     """Let each client do it again and again; ``make`` returns what client ``n`` does once."""
     times: list[list[float]] = [[] for _ in range(CLIENTS)]
+    calls = [0] * CLIENTS
     until = time.perf_counter() + _WARM_UP + SECONDS
 
     def client(number: int) -> None:
         once = make(number)
         while (begun := time.perf_counter()) < until:
             once()
+            calls[number] += 1
             if begun >= until - SECONDS:
                 times[number].append(time.perf_counter() - begun)
 
     with ThreadPoolExecutor(CLIENTS) as pool:
         list(pool.map(client, range(CLIENTS)))  # raises what a client has raised
     together = [value for some in times for value in some]
-    return {"rate": len(together) / SECONDS, "times": together}
+    return {"rate": len(together) / SECONDS, "times": together, "calls": sum(calls)}
 
 
 def _weft(subject: Subject) -> dict[str, Any]:

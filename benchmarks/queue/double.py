@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import cast
+
+import redis
 
 from benchmarks.queue.filling import GIB, SLOTS
 from weft_core.engine import Capacity, LearnerObservation, LearnerState, Node, Observation
@@ -53,3 +56,26 @@ class Double:
 
     def capacity(self) -> Capacity:
         return self._capacity
+
+
+class SharedDouble(Double):
+    """The same for several workers: what one of them has started, all of them find.
+
+    Args:
+        spare: the jobs for which it has room.
+        url: of a Redis, which holds the names of the runs.
+    """
+
+    def __init__(self, spare: int, url: str) -> None:
+        super().__init__(0, spare)
+        self._redis = redis.Redis.from_url(url)
+
+    def launch(self, spec: LaunchSpec) -> None:
+        self._redis.sadd("runs", spec.run_name)
+
+    def observe(self) -> Mapping[str, Observation]:
+        names = cast("set[bytes]", self._redis.smembers("runs"))
+        return {name.decode(): self._run(name.decode(), "spare") for name in names}
+
+    def stop(self, run_name: str, grace: timedelta) -> None:
+        self._redis.srem("runs", run_name)

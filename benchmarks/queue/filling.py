@@ -51,10 +51,14 @@ from generate_series(1, :jobs) g, generate_series(0, :learners - 1) rank
 
 def submit(database: Database, number: int) -> str:
     """A job of a project that may start it."""
-    fields = {"name": "job", "manifest": _MANIFEST, "engine": "local", "priority": 50, "learners": 1, "retries": 0}
-    job = Job(id=f"new-{number}", user_id="usr-1", **fields)
     with database.transaction() as session:
-        return jobs.submit(Scope(session, "prj-0"), job, []).id
+        return jobs.submit(Scope(session, "prj-0"), new_job(number), []).id
+
+
+def new_job(number: int) -> Job:
+    """A job for :func:`weft_core.store.jobs.submit`."""
+    fields = {"name": "job", "manifest": _MANIFEST, "engine": "local", "priority": 50, "learners": 1, "retries": 0}
+    return Job(id=f"new-{number}", user_id="usr-1", **fields)
 
 
 def fill(database: Database, waiting: int, opened: int, *, engine: str = "local", learners: int = 1) -> None:

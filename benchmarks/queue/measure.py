@@ -15,6 +15,7 @@ from sqlalchemy import event, text
 from tests.servers import Servers
 
 from benchmarks.queue import workers
+from benchmarks.queue.bursts import JOBS, SWEEPERS, burst
 from benchmarks.queue.double import Double
 from benchmarks.queue.filling import fill, submit
 from benchmarks.table import median, show, spread
@@ -26,9 +27,10 @@ from weft_workers.watching import watch
 
 SIZES = [int(size) for size in os.environ.get("WEFT_BENCH_QUEUE", "1000,3000,10000").split(",")]
 """Waiting jobs; a fifth as many are open."""
-PARTS = os.environ.get("WEFT_BENCH_PARTS", "passes,watch,rest").split(",")
+PARTS = os.environ.get("WEFT_BENCH_PARTS", "passes,watch,rest,bursts,engines").split(",")
 ROUNDS, LOOKS = 7, 5
 SECONDS, SUBMITS = 15, 30
+ENGINES = (1, 2, 4)
 
 
 def measure(folder: Path) -> None:
@@ -58,6 +60,18 @@ def measure(folder: Path) -> None:
                     "most, s",
                 ],
                 [_rest(servers, folder, size, opened) for size in SIZES for opened in (0, size // 5)],
+            )
+        if "bursts" in PARTS:
+            show(
+                f"{JOBS} jobs start, and then they are halted, all at the same time",
+                ["sweepers", "starts/s", "workers and Postgres, each", "halts/s", "workers and Postgres, each"],
+                [burst(servers, folder, sweepers) for sweepers in SWEEPERS],
+            )
+        if "engines" in PARTS:
+            show(
+                f"{SIZES[-1]:,} waiting jobs of several engines: processor time of a pass in ms, median (min to max)",
+                ["engines", "waiting for each", "a pass of one engine", "and Postgres"],
+                [_engines(servers, folder, SIZES[-1], number) for number in ENGINES],
             )
     finally:
         servers.stop()
@@ -124,6 +138,19 @@ def _watch(servers: Servers, folder: Path, opened: int) -> list[str]:
             counts["look"] = len(statements) // LOOKS - 1
     shown = [spread(times, 1000, 1) for times in (looks, theirs, steps, steps_theirs)]
     return [f"{opened:,}", *shown[:2], str(counts["look"]), *shown[2:], str(counts["step"])]
+
+
+def _engines(servers: Servers, folder: Path, size: int, number: int) -> list[str]:
+    """Passes of the first of several engines, among which the waiting jobs are divided."""
+    names = ["local", *(f"cluster-{other}" for other in range(1, number))]
+    with _filled(servers, folder, size, 0, 0) as context:
+        with context.database.transaction() as session:
+            move = text("update jobs set engine = (cast(:names as text[]))[1 + substr(id, 6)::int % :number]")
+            session.execute(move, {"names": names, "number": number})
+        postgres = _postgres(servers)
+        _pass(context, postgres)
+        own, theirs = zip(*(_pass(context, postgres) for _ in range(ROUNDS)), strict=True)
+    return [str(number), f"{size // number:,}", spread(list(own), 1000, 0), spread(list(theirs), 1000, 0)]
 
 
 def _look_often(context: Context) -> None:

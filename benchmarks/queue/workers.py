@@ -13,25 +13,28 @@ from multiprocessing.process import BaseProcess
 import psutil
 import structlog
 
-from benchmarks.queue.double import Double
+from benchmarks.queue.double import Double, SharedDouble
 from weft_core.settings import Settings
 from weft_workers.context import make_context
 from weft_workers.sweeper import Sweeper
 
 
-def run(settings: Settings, opened: int, spare: int) -> None:
+def run(settings: Settings, opened: int, spare: int, shared: str) -> None:
     """Sweep until SIGTERM."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    context = make_context(settings, "inst-bench", {"local": Double(opened, spare)}, connections=14)
+    double = SharedDouble(spare, shared) if shared else Double(opened, spare)
+    context = make_context(settings, "inst-bench", {"local": double}, connections=14)
     sweeper = Sweeper(replace(context, owner=f"bench:{os.getpid()}"))
     signal.signal(signal.SIGTERM, lambda *_: sweeper.stop())
     threading.current_thread().name = "sweeper"
     sweeper.run()
 
 
-def start(settings: Settings, opened: int, spare: int, number: int) -> list[BaseProcess]:
+def start(settings: Settings, opened: int, spare: int, number: int, *, shared: str = "") -> list[BaseProcess]:
+    """Workers, each with a double of its own, or with the one in the Redis at ``shared``."""
+    arguments = (settings, opened, spare, shared)
     made: list[BaseProcess] = [
-        multiprocessing.get_context("spawn").Process(target=run, args=(settings, opened, spare)) for _ in range(number)
+        multiprocessing.get_context("spawn").Process(target=run, args=arguments) for _ in range(number)
     ]
     for process in made:
         process.start()
