@@ -23,6 +23,8 @@ from weft_core.store.models import CodeBundle
 pytestmark = pytest.mark.slow
 
 NOWHERE = "http://127.0.0.1:9"
+_END = "select pg_terminate_backend(pid, 60000) from pg_stat_activity where datname = %s"
+"""With a time limit, Postgres waits for the ends: a connection that is about to end still looks sound to its client."""
 
 
 @pytest.fixture
@@ -118,7 +120,7 @@ def _postgres_goes_away(servers: Servers, api: Api) -> None:
     name = api.context.database.engine.url.database
     with servers.postgres.connect() as connection:
         connection.execute(f"alter database {name} allow_connections false")
-        connection.execute("select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", [name])
+        connection.execute(_END, [name])
     answers = [
         ann.http.get("/api/v1/jobs"),
         ann.http.post("/api/v1/jobs", json={"manifest": HELLO}),
@@ -144,6 +146,6 @@ def test_a_restarted_postgres_costs_no_error(api: Api, ann: Person, servers: Ser
     ann.submit()
     with servers.postgres.connect() as connection:
         name = api.context.database.engine.url.database
-        connection.execute("select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", [name])
+        connection.execute(_END, [name])
     for _ in range(5):
         assert ann.http.get("/api/v1/jobs").status_code == 200
