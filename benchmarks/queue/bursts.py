@@ -21,7 +21,7 @@ from weft_core.store.models import Job
 from weft_core.store.scope import Scope
 from weft_workers.context import Context, make_context
 
-JOBS = 400
+JOBS = 1000
 SWEEPERS = (1, 2, 3)
 _PATIENCE = 300.0
 _LAUNCHED = "select count(*) from attempts where launched_at is not null"

@@ -134,6 +134,7 @@ class Sweeper:
     def sweep(self) -> float:
         """Step all due jobs; returns the seconds until the next sweep: earlier than usual if a job is due earlier."""
         due, soonest = self._find()
+        random.shuffle(due)  # several sweepers find the same jobs, and would meet at each of them
         self._submit(due)
         if len(due) == _BATCH:
             return _SHORTEST
