@@ -78,10 +78,11 @@ def measure(folder: Path) -> None:
             "POST /api/v1/jobs": (_weft, replace(subject, urls=subject.urls[:1])),
             "two API processes": (_weft, subject),
         }
+        database = service.settings.database_url.get_secret_value().partition("?")[0].rpartition("/")[2]
         pooler = _pooler(service)
         if pooler is not None:
             stack.callback(pooler.stop)
-            apis = stack.enter_context(_behind(pooler, service, folder))
+            apis = stack.enter_context(_behind(pooler, database, service, folder))
             ways["two, with PgBouncer"] = (_weft, replace(subject, urls=[api.url for api in apis]))
         rates: dict[str, list[float]] = {name: [] for name in ways}
         times: dict[str, list[float]] = {name: [] for name in ways}
@@ -96,9 +97,8 @@ def measure(folder: Path) -> None:
                 rates[name].append(found["rate"])
                 times[name] += found["times"]
         if pooler is not None:
-            with pooler.console() as console:
-                clients, servers = (len(console.execute(f"show {what}").fetchall()) for what in ("clients", "servers"))
-            print(f"PgBouncer: {clients} connections of APIs on {servers} connections to Postgres")
+            clients, servers = pooler.count("clients", database), pooler.count("servers", database)
+            print(f"PgBouncer: {clients} connections of the APIs on {servers} to Postgres")
     raw = statistics.median(rates[_RAW])
     rows = []
     for name in ways:
@@ -126,9 +126,8 @@ def _pooler(service: Service) -> Pooler | None:
 
 
 @contextmanager
-def _behind(pooler: Pooler, service: Service, folder: Path) -> Iterator[list[ApiProcess]]:
+def _behind(pooler: Pooler, database: str, service: Service, folder: Path) -> Iterator[list[ApiProcess]]:
     """Two more API processes, which reach the same database through it."""
-    database = service.settings.database_url.get_secret_value().partition("?")[0].rpartition("/")[2]
     url = SecretStr(pooler.url_of(database))
     settings = service.settings.model_copy(update={"database_url": url})
     apis = [ApiProcess(settings, folder / f"pooled-{number}.log") for number in range(2)]

@@ -7,9 +7,11 @@ import shutil
 import signal
 import subprocess
 from pathlib import Path
+from typing import Literal
 from urllib.parse import quote
 
 import psycopg
+from psycopg.rows import dict_row
 
 from weft_core import postgres_url
 from weft_embedded.part import Part, PartError
@@ -55,6 +57,12 @@ class Pooler(Part):
         """Its console, which knows only the simple protocol."""
         url = postgres_url.for_libpq(self.url_of("pgbouncer"))
         return psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor)
+
+    def count(self, kind: Literal["clients", "servers"], database: str) -> int:
+        """The open connections of its clients to a database, or its own to Postgres."""
+        with self.console() as console:
+            found = console.cursor(row_factory=dict_row).execute(f"show {kind}".encode()).fetchall()
+        return sum(row["database"] == database for row in found)
 
     def prepare(self) -> None:
         found = program()

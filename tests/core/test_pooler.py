@@ -63,6 +63,18 @@ def test_a_statement_works_on_whichever_connection_it_gets(pooler: Pooler, datab
     assert before != after
 
 
+def test_many_processes_share_its_few_connections(pooler: Pooler, database_url: str) -> None:
+    name = _name(database_url)
+    databases = [Database(pooler.url_of(name), pool_size=1) for _ in range(4 * _CONNECTIONS)]
+    for database in databases:
+        with database.transaction() as session:
+            session.scalar(_PID)
+    assert pooler.count("clients", name) == len(databases)
+    assert 0 < pooler.count("servers", name) <= _CONNECTIONS
+    for database in databases:
+        database.close()
+
+
 def test_without_the_mark_in_the_url_it_does_not(pooler: Pooler, database_url: str) -> None:
     """This is what the mark is for."""
     with pytest.raises(ProgrammingError, match=r"prepared statement .* does not exist"):
