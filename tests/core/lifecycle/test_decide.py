@@ -203,13 +203,14 @@ def test_nobody_is_lost_before_the_store_was_searched(view: View) -> None:
 
 @given(views("running"))
 def test_a_learner_whose_node_does_not_answer_is_lost_by_the_platform_alone(view: View) -> None:
-    """And only when it is silent itself."""
+    """And only when it is silent itself. One whose command has failed, and that is kept, failed by its command."""
     action = decide(view)
     seen = view.sighting.observation.learners if view.sighting and view.sighting.observation else {}
     if not isinstance(action, Settle) or action.rank is None or action.rank not in seen:
         return
     observed, learner = seen[action.rank], view.learners[action.rank]
-    if observed.unreachable and observed.state is not LearnerState.EXITED and not learner.reported:
+    exited = observed.state is LearnerState.EXITED or learner.reported or learner.kept
+    if observed.unreachable and not exited:
         assert (action.outcome, action.error_code) == (Outcome.INTERRUPTED, "S104")
         assert learner.heartbeat_at is None or view.since(learner.heartbeat_at) >= view.timings.silence
         assert learner.absences >= view.timings.absences
