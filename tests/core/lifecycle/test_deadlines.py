@@ -99,7 +99,8 @@ def test_nothing_is_missed_before_the_next_step(view: View, part: float) -> None
     now = NOW + timedelta(seconds=action.seconds * part)
     later = replace(view, now=now, sighting=replace(view.sighting, at=now))
     assert isinstance(decide(later), Pause)
-    assert take_notes(later) == Notes(None)
+    # A condition that holds now is noted now. A learner that is kept for a look inside is one.
+    assert take_notes(later) == Notes(take_notes(view).condition)
 
 
 def test_a_gang_without_limits_is_left_alone() -> None:
