@@ -79,6 +79,8 @@ class Pooler(Part):
 pool_mode = transaction
 default_pool_size = {self._connections}
 max_client_conn = 1000
+query_wait_timeout = 5
+server_login_retry = 1
 auth_type = any
 listen_port = {_PORT}
 unix_socket_dir = {self.run}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import psycopg
 import pytest
 from pydantic import SecretStr, ValidationError
 from sqlalchemy import text
-from sqlalchemy.exc import ProgrammingError
+from sqlalchemy.exc import OperationalError, ProgrammingError
 from tests import pooler as pooling
 from tests.pooler import Pooler
 from tests.servers import Servers
@@ -96,6 +97,32 @@ def test_no_transaction_has_the_project_of_another_one(pooler: Pooler, database_
         assert str(seen[1]).startswith("weft_scoped_")
         with database.transaction() as session:
             assert session.execute(place).one() in [("", "weft"), (None, "weft")]
+    database.close()
+
+
+def test_postgres_behind_it_goes_away_and_comes_back(pooler: Pooler, servers: Servers, database_url: str) -> None:
+    """PgBouncer lets a client wait, by default for two minutes; the API would answer none of its requests meanwhile."""
+    name = _name(database_url)
+    database = Database(pooler.url_of(name), pool_size=1)
+    with database.transaction() as session:
+        session.scalar(_PID)
+    with servers.postgres.connect() as connection:
+        connection.execute(f"alter database {name} allow_connections false".encode())
+        connection.execute("select pg_terminate_backend(pid, 60000) from pg_stat_activity where datname = %s", [name])
+    with pytest.raises(OperationalError), database.transaction() as session:
+        session.scalar(_PID)
+    with servers.postgres.connect() as connection:
+        connection.execute(f"alter database {name} allow_connections true".encode())
+
+    def answers() -> bool:
+        try:
+            with database.transaction() as session:
+                return bool(session.scalar(_PID))
+        except OperationalError:  # PgBouncer tries again in a second
+            return False
+
+    while not answers():
+        time.sleep(0.1)
     database.close()
 
 
