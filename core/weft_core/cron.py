@@ -57,18 +57,21 @@ def check_timezone(text: str) -> str | None:
 
 def next_time(cron: str, timezone: str, after: datetime) -> datetime | None:
     """The first due time later than ``after``; None: there is none."""
-    from cronsim import CronSim
+    from weft_core.due_times import DueTimes
 
-    found = next(CronSim(cron, after.astimezone(ZoneInfo(timezone))), None)
+    found = next(DueTimes(cron, after.astimezone(ZoneInfo(timezone))), None)
     return found.astimezone(UTC) if found is not None else None
 
 
 def last_time(cron: str, timezone: str, due: datetime, until: datetime) -> datetime:
     """The last due time up to ``until``, if ``due`` is a due time that has come."""
-    from cronsim import CronSim
+    from weft_core.due_times import DueTimes
 
-    # Backwards, so that the search is short for a schedule of each minute after a month of downtime.
+    # Backwards, so that the search is short for a schedule of each minute after a month of downtime. From a time that a
+    # night has twice, this may go too far back.
     start = (until.replace(microsecond=0) + _SECOND).astimezone(ZoneInfo(timezone))
-    found = next(CronSim(cron, start, reverse=True), None)
-    last = due if found is None else max(due, found.astimezone(UTC))
-    return last if last <= until else due
+    earlier = (found.astimezone(UTC) for found in DueTimes(cron, start, reverse=True))
+    last = max(due, next((found for found in earlier if found <= until), due))
+    while (following := next_time(cron, timezone, last)) is not None and following <= until:
+        last = following
+    return last

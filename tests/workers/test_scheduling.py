@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, example, given
 from hypothesis import settings as budget
 from hypothesis import strategies as st
 from sqlalchemy import func, select, update
@@ -421,6 +421,11 @@ def test_racing_workers_start_each_time_and_each_promotion_once(
     since=st.datetimes(datetime(2026, 3, 1), datetime(2026, 11, 30)),
     hours=st.integers(0, 50),
 )
+# Nights that move the clock by half an hour, and one that has the hour of the schedule twice.
+@example("*", "*/5", "*", "*", "Australia/Lord_Howe", datetime(2026, 4, 3, 3, 59), 35)
+@example("30", "*", "*", "*", "Australia/Lord_Howe", datetime(2026, 4, 4, 13, 59), 1)
+@example("*", "1-3", "*", "*", "Australia/Lord_Howe", datetime(2026, 10, 3, 14, 30), 1)
+@example("0,45", "2", "*", "*", "Europe/Berlin", datetime(2026, 10, 24, 23, 59), 1)
 def test_the_last_time_is_the_one_that_walking_through_all_times_finds(
     minute: str, hour: str, day: str, weekday: str, zone: str, since: datetime, hours: int
 ) -> None:
