@@ -21,7 +21,9 @@ _PATIENCE = 0.5
 _AWAY = 5.0
 """Seconds for which a Redis that did not answer is not asked again, so that no request waits for it."""
 _MOST = 10_000
-"""The number of attempts that are kept before quiet ones are dropped."""
+"""The number of refused users that are kept."""
+_FEWEST = 256
+"""The number of attempts that are kept before quiet ones are dropped; or twice as many as are left then."""
 _LEARNER_BURST = 10.0
 """Seconds' worth of requests that the learners of an attempt may make at once, as when all of them start."""
 
@@ -55,6 +57,7 @@ class Rates:
         self._refused: dict[str, float] = {}
         """Users' keys, and the moments from which on their requests may come again."""
         self._due: dict[str, float] = {}
+        self._most_due = _FEWEST
         self._lock = threading.Lock()
 
     def check_user(self, key: str) -> None:
@@ -104,8 +107,9 @@ class Rates:
             return
         now = time.monotonic()
         with self._lock:
-            if len(self._due) >= _MOST and attempt not in self._due:
+            if len(self._due) >= self._most_due and attempt not in self._due:
                 self._due = {name: due for name, due in self._due.items() if due > now}
+                self._most_due = max(_FEWEST, 2 * len(self._due))
             due = max(self._due.get(attempt, 0.0), now)
             wait = due - now - _LEARNER_BURST
             if wait <= 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ from tests.api.conftest import PASSWORD, Api, Person, code_of
 from tests.servers import free_port
 
 from weft.client import Client
-from weft_api.access.rates import RATES
+from weft_api.access.rates import RATES, Rates
+from weft_api.http.problems import Problem
 from weft_core.settings import LimitSettings, Settings
 from weft_core.store.models import AuditRecord
 
@@ -114,6 +116,24 @@ def test_the_learners_of_an_attempt_have_a_limit_of_their_own(api_settings: Sett
         started.end_attempt(first)
         second = started.attempt(job)
         assert second.agents[0].post("start", hostname="here").status_code == 200
+
+
+def test_attempts_that_have_ended_are_forgotten_and_busy_ones_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr("weft_api.access.rates.time", SimpleNamespace(monotonic=lambda: clock.now))
+    rates = Rates("redis://127.0.0.1:9/0", LimitSettings(learner_requests_per_minute=6))
+    for number in range(3_000):
+        clock.now += 20.0
+        rates.check_learner(f"ended-{number}")
+    assert len(rates._due) <= 256
+    for number in range(3_000):  # all at once, so that none of them is quiet
+        rates.check_learner(f"busy-{number}")
+        rates.check_learner(f"busy-{number}")
+    with pytest.raises(Problem):
+        rates.check_learner("busy-0")
+    rates.close()
 
 
 def test_the_client_waits_and_tries_again(api_settings: Settings) -> None:
