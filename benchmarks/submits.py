@@ -33,7 +33,7 @@ from tests.pooler import Pooler
 from tests.pooler import program as pgbouncer
 
 from benchmarks.logs.service import ApiProcess, Service
-from benchmarks.queue.workers import used
+from benchmarks.queue.workers import postgres_pid, used
 from benchmarks.table import show
 from weft_core.objects import make_client
 
@@ -87,7 +87,7 @@ def measure(folder: Path) -> None:
         rates: dict[str, list[float]] = {name: [] for name in ways}
         times: dict[str, list[float]] = {name: [] for name in ways}
         costs: dict[str, list[float]] = {name: [] for name in ways}
-        postgres = int((service.servers.postgres.data / "postmaster.pid").read_text().split()[0])
+        postgres = postgres_pid(service.servers)
         for _ in range(ROUNDS):
             for name, (way, at) in ways.items():
                 before = used([], postgres)

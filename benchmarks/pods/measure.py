@@ -12,8 +12,6 @@ from functools import partial
 from pathlib import Path
 
 import structlog
-from cryptography.fernet import Fernet
-from pydantic import SecretStr
 from sqlalchemy import text
 from tests.kubernetes.cluster import MISSING, Cluster, find_cluster
 from tests.servers import Servers
@@ -21,9 +19,9 @@ from tests.servers import Servers
 from benchmarks.pods.nodes import PODS_PER_NODE, Number, Server, add, kubelet
 from benchmarks.pods.starting import ENGINE, GANG, INSTALLATION, Start, by_requests, by_weft, gangs, remove
 from benchmarks.queue.filling import fill
+from benchmarks.queue.workers import worker_settings
 from benchmarks.table import median, show, spread
 from weft_core.engine_settings import KubernetesSettings
-from weft_core.settings import Settings
 from weft_workers.context import Context, make_context
 from weft_workers.engines.kubernetes.engine import KubernetesEngine
 from weft_workers.reconcile import step
@@ -147,13 +145,7 @@ def _repeat(work: Callable[[], object]) -> None:
 def _filled(servers: Servers, folder: Path, kubernetes: KubernetesSettings, jobs: int) -> Iterator[Context]:
     """A worker's context, with a database in which all these jobs run."""
     with servers.database_url() as url:
-        settings = Settings(
-            home=folder,
-            database_url=SecretStr(url),
-            redis_url=SecretStr(servers.redis.url),
-            secret_keys=[SecretStr(Fernet.generate_key().decode())],
-            engines={ENGINE: kubernetes},
-        )
+        settings = worker_settings(servers, url, folder, engines={ENGINE: kubernetes})
         engine = _engine(kubernetes)
         context = make_context(settings, INSTALLATION, {ENGINE: engine})
         fill(context.database, 0, jobs, engine=ENGINE, learners=GANG)

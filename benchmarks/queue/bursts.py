@@ -7,15 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import redis
-from cryptography.fernet import Fernet
-from pydantic import SecretStr
 from sqlalchemy import text
 from tests.servers import Servers
 
 from benchmarks.queue import workers
 from benchmarks.queue.double import SharedDouble
 from benchmarks.queue.filling import fill, new_job
-from weft_core.settings import Settings
 from weft_core.store import jobs
 from weft_core.store.models import Job
 from weft_core.store.scope import Scope
@@ -24,6 +21,8 @@ from weft_workers.context import Context, make_context
 JOBS = 1000
 SWEEPERS = (1, 2, 3)
 _PATIENCE = 300.0
+_REST = 5.0
+"""Seconds before each burst, in which the sweepers come to rest."""
 _LAUNCHED = "select count(*) from attempts where launched_at is not null"
 _HALTED = "select count(*) from jobs where state = 'HALTED'"
 
@@ -32,22 +31,17 @@ def burst(servers: Servers, folder: Path, sweepers: int) -> list[str]:
     """A row: jobs that start in a second and the processor time of each, and the same of jobs that are halted."""
     redis.Redis.from_url(servers.redis.url).flushall()  # the runs of the row before
     with servers.database_url() as url:
-        settings = Settings(
-            home=folder,
-            database_url=SecretStr(url),
-            redis_url=SecretStr(servers.redis.url),
-            secret_keys=[SecretStr(Fernet.generate_key().decode())],
-        )
+        settings = workers.worker_settings(servers, url, folder)
         context = make_context(settings, "inst-bench", {"local": SharedDouble(JOBS, servers.redis.url)})
         fill(context.database, 0, 0)
-        with context.database.transaction() as session:  # whoever submits may start them all
+        with context.database.transaction() as session:  # no quota holds a job back
             session.execute(text("update projects set quota = '{}', guaranteed = '{}'"))
-        postgres = int((servers.postgres.data / "postmaster.pid").read_text().split()[0])
+        postgres = workers.postgres_pid(servers)
         processes = workers.start(settings, 0, JOBS, sweepers, shared=servers.redis.url)
         try:
-            time.sleep(5)  # they start, and find nothing
+            time.sleep(_REST)  # their start is not measured
             started = _timed(context, _LAUNCHED, lambda: _submit(context), lambda: workers.used(processes, postgres))
-            time.sleep(3)
+            time.sleep(_REST)
             halted = _timed(context, _HALTED, lambda: _halt(context), lambda: workers.used(processes, postgres))
         finally:
             workers.stop(processes)

@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from cryptography.fernet import Fernet
-from pydantic import SecretStr
 from sqlalchemy import event, text
 from tests.servers import Servers
 
@@ -19,7 +17,6 @@ from benchmarks.queue.bursts import JOBS, SWEEPERS, burst
 from benchmarks.queue.double import Double
 from benchmarks.queue.filling import fill, submit
 from benchmarks.table import median, show, spread
-from weft_core.settings import Settings
 from weft_workers.context import Context, make_context
 from weft_workers.reconcile import admit as admission
 from weft_workers.reconcile import noting, step
@@ -81,12 +78,7 @@ def measure(folder: Path) -> None:
 def _filled(servers: Servers, folder: Path, size: int, opened: int, spare: int) -> Iterator[Context]:
     """A context of this process, with a database that is full of jobs."""
     with servers.database_url() as url:
-        settings = Settings(
-            home=folder,
-            database_url=SecretStr(url),
-            redis_url=SecretStr(servers.redis.url),
-            secret_keys=[SecretStr(Fernet.generate_key().decode())],
-        )
+        settings = workers.worker_settings(servers, url, folder)
         context = make_context(settings, "inst-bench", {"local": Double(opened, spare)})
         fill(context.database, size, opened)
         yield context
@@ -98,7 +90,7 @@ def _passes(servers: Servers, folder: Path, size: int) -> list[str]:
     opened = size // 5
     with _filled(servers, folder, size, opened, 0) as context:
         statements = _count(context)
-        postgres = _postgres(servers)
+        postgres = workers.postgres_pid(servers)
         first, _ = _pass(context, postgres)
         still, ends, theirs, counts = [], [], [], []
         for number in range(1, ROUNDS + 1):
@@ -116,7 +108,7 @@ def _passes(servers: Servers, folder: Path, size: int) -> list[str]:
 def _watch(servers: Servers, folder: Path, opened: int) -> list[str]:
     """The cost of observing all open jobs at once, and of stepping one."""
     with _filled(servers, folder, 0, opened, 0) as context:
-        statements, postgres = _count(context), _postgres(servers)
+        statements, postgres = _count(context), workers.postgres_pid(servers)
         later = text("update jobs set next_step_at = now() + interval '300 s'")
         looks, theirs, steps, steps_theirs = [], [], [], []
         counts: dict[str, int] = {}
@@ -147,7 +139,7 @@ def _engines(servers: Servers, folder: Path, size: int, number: int) -> list[str
         with context.database.transaction() as session:
             move = text("update jobs set engine = (cast(:names as text[]))[1 + substr(id, 6)::int % :number]")
             session.execute(move, {"names": names, "number": number})
-        postgres = _postgres(servers)
+        postgres = workers.postgres_pid(servers)
         _pass(context, postgres)
         own, theirs = zip(*(_pass(context, postgres) for _ in range(ROUNDS)), strict=True)
     return [str(number), f"{size // number:,}", spread(list(own), 1000, 0), spread(list(theirs), 1000, 0)]
@@ -175,12 +167,12 @@ def _rest(servers: Servers, folder: Path, size: int, opened: int) -> list[str]:
         processes = workers.start(context.settings, opened, spare, 2)
         try:
             _settle(context)
-            begun, before = time.monotonic(), workers.used(processes, _postgres(servers))
+            begun, before = time.monotonic(), workers.used(processes, workers.postgres_pid(servers))
             overdue = []
             while time.monotonic() < begun + SECONDS:
                 time.sleep(0.5)
                 overdue += _overdue(context)
-            cores = (workers.used(processes, _postgres(servers)) - before) / (time.monotonic() - begun)
+            cores = (workers.used(processes, workers.postgres_pid(servers)) - before) / (time.monotonic() - begun)
             waits = [_submitted(context, number) for number in range(SUBMITS)]
         finally:
             workers.stop(processes)
@@ -241,10 +233,6 @@ def _submitted(context: Context, number: int) -> float:
 
 def _percentile(values: list[float], part: float) -> float:
     return sorted(values)[min(len(values) - 1, int(part * len(values)))] if values else 0.0
-
-
-def _postgres(servers: Servers) -> int:
-    return int((servers.postgres.data / "postmaster.pid").read_text().split()[0])
 
 
 def _count(context: Context) -> list[str]:

@@ -9,9 +9,14 @@ import signal
 import threading
 from dataclasses import replace
 from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
 
 import psutil
 import structlog
+from cryptography.fernet import Fernet
+from pydantic import SecretStr
+from tests.servers import Servers
 
 from benchmarks.queue.double import Double, SharedDouble
 from weft_core.settings import Settings
@@ -39,6 +44,22 @@ def start(settings: Settings, opened: int, spare: int, number: int, *, shared: s
     for process in made:
         process.start()
     return made
+
+
+def worker_settings(servers: Servers, database_url: str, home: Path, **more: Any) -> Settings:
+    """Settings of workers that use these servers, with a new key."""
+    return Settings(
+        home=home,
+        database_url=SecretStr(database_url),
+        redis_url=SecretStr(servers.redis.url),
+        secret_keys=[SecretStr(Fernet.generate_key().decode())],
+        **more,
+    )
+
+
+def postgres_pid(servers: Servers) -> int:
+    """The process of these servers' Postgres, whose children serve its connections."""
+    return int((servers.postgres.data / "postmaster.pid").read_text().split()[0])
 
 
 def stop(processes: list[BaseProcess]) -> None:
