@@ -60,9 +60,16 @@ def _by_hand(python: Path, words: list[str], example: str, data: Path, out: Path
         "DATA_DIR": str(data),
         **{name: str(path) for name, path in folders.items()},
     }
-    begun = time.perf_counter()
-    subprocess.run([str(python), *words], cwd=EXAMPLES / example, env=environment, check=True, capture_output=True)
-    return time.perf_counter() - begun
+    while True:
+        begun = time.perf_counter()
+        done = subprocess.run(
+            [str(python), *words], cwd=EXAMPLES / example, env=environment, check=False, capture_output=True, text=True
+        )
+        if done.returncode == 0:
+            return time.perf_counter() - begun
+        # At times PyTorch aborts at the end of a process, from which Weft keeps it (weft_trainer.program.at_exit).
+        if "terminate called" not in done.stderr:
+            raise RuntimeError(f"{' '.join(words)}: {done.stderr[-2000:]}")
 
 
 def _by_weft(stack: Stack, example: str) -> float:
